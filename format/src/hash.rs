@@ -1,0 +1,93 @@
+//! The one hash of the format: xxh3-64 with seed 0.
+//!
+//! Owns: which hash it is, and the short fixed-length forms that key hashing lives on.
+//! Does not own: what is hashed (`codec`), what the hash selects (`key_group`, the heap's tables).
+
+use bincode::enc::write::Writer;
+use bincode::error::EncodeError;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+
+/// Bytes 8..16 xor bytes 16..24 of XXH3's default secret, as little-endian words.
+///
+/// Inputs of 4 to 8 bytes use no other part of the secret.
+const FLIP_4_TO_8: u64 = 0x1cad_21f7_2c81_017c ^ 0xdb97_9083_e96d_d4de;
+
+/// Multiplier of XXH3's strong avalanche.
+const AVALANCHE: u64 = 0x9fb2_1c65_1e98_df25;
+
+/// xxh3-64 of `bytes`, seed 0: the checksum of files and the hash of keys.
+///
+/// Stable across processes, platforms and releases. O(bytes).
+#[must_use]
+#[inline]
+pub fn xxh3(bytes: &[u8]) -> u64 {
+    xxh3_64(bytes)
+}
+
+/// xxh3-64 of the four little-endian bytes of `word`: a handful of instructions, no memory access.
+#[inline]
+pub(crate) const fn xxh3_of_u32(word: u32) -> u64 {
+    let word = word as u64;
+    strong_avalanche((word | (word << 32)) ^ FLIP_4_TO_8, 4)
+}
+
+/// xxh3-64 of the eight little-endian bytes of `word`: a handful of instructions, no memory access.
+#[inline]
+pub(crate) const fn xxh3_of_u64(word: u64) -> u64 {
+    strong_avalanche(word.rotate_left(32) ^ FLIP_4_TO_8, 8)
+}
+
+#[inline]
+const fn strong_avalanche(mut value: u64, length: u64) -> u64 {
+    value ^= value.rotate_left(49) ^ value.rotate_left(24);
+    value = value.wrapping_mul(AVALANCHE);
+    value ^= (value >> 35).wrapping_add(length);
+    value = value.wrapping_mul(AVALANCHE);
+    value ^ (value >> 28)
+}
+
+/// Takes an encoding piece by piece and hashes it, so that a key is hashed without a buffer.
+pub(crate) struct HashWriter(Xxh3Default);
+
+impl HashWriter {
+    pub(crate) fn new() -> Self {
+        Self(Xxh3Default::new())
+    }
+
+    pub(crate) fn finish(&self) -> u64 {
+        self.0.digest()
+    }
+}
+
+impl Writer for HashWriter {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), EncodeError> {
+        self.0.update(bytes);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_short_forms_agree_with_the_general_hash(a: u32, b: u64) {
+            prop_assert_eq!(xxh3_of_u32(a), xxh3(&a.to_le_bytes()));
+            prop_assert_eq!(xxh3_of_u64(b), xxh3(&b.to_le_bytes()));
+        }
+
+        #[test]
+        fn a_hash_taken_in_pieces_is_the_hash_of_the_whole(
+            bytes in proptest::collection::vec(any::<u8>(), 0..600),
+            cut in 0_usize..600,
+        ) {
+            let cut = cut.min(bytes.len());
+            let mut writer = HashWriter::new();
+            writer.write(&bytes[..cut]).unwrap();
+            writer.write(&bytes[cut..]).unwrap();
+            prop_assert_eq!(writer.finish(), xxh3(&bytes));
+        }
+    }
+}
