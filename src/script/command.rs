@@ -1,0 +1,438 @@
+//! The commands of the script language and how a line is read as one.
+//!
+//! Owns: the grammar of one line. Does not own: what a command does (`runner`).
+
+use std::ops::Range;
+
+use lowtide_format::CheckpointId;
+
+use super::arguments::{self, Arguments, Misuse, checkpoint_id, choice, number, pair};
+use crate::fault::{FaultClass, FaultMode, FaultOperation, FaultPlan};
+
+/// Where data commands work: a named state and a namespace of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Name of the state.
+    pub(crate) state: String,
+    /// The namespace; `None` where the command left it out.
+    pub(crate) namespace: Option<String>,
+}
+
+/// What a trigger asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The ordinary incremental checkpoint.
+    Checkpoint,
+    /// A checkpoint without a base.
+    Full,
+    /// A self-contained checkpoint that the user owns.
+    Savepoint,
+}
+
+/// Which bytes `corrupt` and `lose` hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Victim {
+    /// The n-th data object of the checkpoint, sorted by name, from 0.
+    Object(usize),
+    /// The checkpoint's manifest.
+    Manifest,
+}
+
+/// How the base of a checkpoint is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Base {
+    /// Only published checkpoints are bases.
+    Confirmed,
+    /// A subtask's own acknowledged delta may be one.
+    Acknowledged,
+}
+
+/// When tombstones are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Antimatter {
+    /// Only where the base may hold the key.
+    Elide,
+    /// One per key removed since the base.
+    Always,
+}
+
+/// Who deletes what is no longer needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cleanup {
+    /// The coordinator.
+    Coordinator,
+    /// The subtasks, as far as they wrote it themselves.
+    Participant,
+}
+
+/// Which entries are written again to empty old segments.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Rewrite {
+    /// None.
+    Never,
+    /// Those of segments older than so many completed checkpoints.
+    MaxAge(u32),
+    /// As many as keep retained ÷ live at this ratio.
+    Space(f64),
+    /// As many as keep the number of segments at this bound.
+    Segments(u32),
+}
+
+/// Where a script keeps its objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Medium {
+    /// In memory.
+    Memory,
+    /// In a temporary directory.
+    File,
+}
+
+/// Options of `job` and `restore`; what is left out stays `None`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct JobWords {
+    pub(crate) backend: Option<String>,
+    pub(crate) subtasks: Option<u32>,
+    pub(crate) key_groups: Option<u32>,
+    pub(crate) retain: Option<u32>,
+    pub(crate) concurrent: Option<u32>,
+    pub(crate) base: Option<Base>,
+    pub(crate) antimatter: Option<Antimatter>,
+    pub(crate) rewrite: Option<Vec<Rewrite>>,
+    pub(crate) rewrite_bytes: Option<u64>,
+    pub(crate) cleanup: Option<Cleanup>,
+    pub(crate) dir: Option<String>,
+    pub(crate) medium: Option<Medium>,
+    pub(crate) force: bool,
+}
+
+/// The words of `restore` that are not options of a job.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RestoreWords {
+    pub(crate) from: String,
+    pub(crate) id: Option<CheckpointId>,
+    pub(crate) claim: bool,
+    pub(crate) fallback: bool,
+}
+
+/// One command of a script.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Command {
+    Job { name: String, words: JobWords },
+    Restore { name: String, from: RestoreWords, words: JobWords },
+    Use(String),
+    Crash,
+    Failover,
+    Hold(String),
+    Release(String),
+    Stop,
+    Put { place: Place, entries: Vec<(String, String)> },
+    Update { place: Place, entries: Vec<(String, String)> },
+    Delete { place: Place, keys: Vec<String> },
+    Clear(Place),
+    Get { place: Place, keys: Vec<String> },
+    Dump(Place),
+    Len { state: String },
+    Fill { place: Place, prefix: String, numbers: Range<u64>, value: String },
+    Checkpoint(Kind),
+    Trigger(Kind),
+    Write { id: CheckpointId, subtask: Option<u32> },
+    Acknowledge { id: CheckpointId, subtask: Option<u32> },
+    Decline { id: CheckpointId, subtask: u32 },
+    Abort(CheckpointId),
+    Expire(CheckpointId),
+    Stat(CheckpointId),
+    Chain(CheckpointId),
+    Savepoints,
+    SavepointDelete(CheckpointId),
+    Mute,
+    Unmute,
+    Objects,
+    Fault(FaultPlan),
+    Corrupt { id: Option<CheckpointId>, victim: Victim, at: Option<u64> },
+    Lose { id: CheckpointId, victim: Victim },
+    Verify(Option<CheckpointId>),
+    Sweep { age_millis: Option<u64>, dry_run: bool },
+    Clock { millis: u64 },
+}
+
+impl Command {
+    /// Reads one command line.
+    ///
+    /// # Errors
+    ///
+    /// An unknown command, a missing or unknown word, a value out of range.
+    pub(crate) fn parse(line: &str) -> Result<Self, Misuse> {
+        let (name, mut args) = Arguments::split(line);
+        let command = match Self::of_jobs(name, &mut args)? {
+            Some(command) => command,
+            None => match Self::of_data(name, &mut args)? {
+                Some(command) => command,
+                None => match Self::of_checkpoints(name, &mut args)? {
+                    Some(command) => command,
+                    None => Self::of_store(name, &mut args)?,
+                },
+            },
+        };
+        args.end()?;
+        Ok(command)
+    }
+
+    fn of_jobs(name: &str, args: &mut Arguments<'_>) -> Result<Option<Self>, Misuse> {
+        Ok(Some(match name {
+            "job" => {
+                let name = args.next("the job's name")?.to_owned();
+                Self::Job { name, words: JobWords::parse(args)? }
+            }
+            "restore" => {
+                let name = args.next("the job's name")?.to_owned();
+                let from = RestoreWords::parse(args)?;
+                Self::Restore { name, from, words: JobWords::parse(args)? }
+            }
+            "use" => Self::Use(args.next("the job's name")?.to_owned()),
+            "crash" => Self::Crash,
+            "failover" => Self::Failover,
+            "hold" => Self::Hold(args.next("the job's name")?.to_owned()),
+            "release" => Self::Release(args.next("the job's name")?.to_owned()),
+            "stop" => Self::Stop,
+            _ => return Ok(None),
+        }))
+    }
+
+    fn of_data(name: &str, args: &mut Arguments<'_>) -> Result<Option<Self>, Misuse> {
+        let known = ["put", "update", "del", "clear", "get", "dump", "len", "fill"];
+        if !known.contains(&name) {
+            return Ok(None);
+        }
+        let place = Place::parse(args)?;
+        Ok(Some(match name {
+            "put" => Self::Put { place, entries: pairs(args)? },
+            "update" => Self::Update { place, entries: pairs(args)? },
+            "del" => Self::Delete { place, keys: keys(args)? },
+            "clear" => Self::Clear(place),
+            "get" => Self::Get { place, keys: keys(args)? },
+            "dump" => Self::Dump(place),
+            "len" if place.namespace.is_some() => {
+                return Err(Misuse("`len` counts all namespaces: leave `ns=` out".to_owned()));
+            }
+            "len" => Self::Len { state: place.state },
+            _ => Self::Fill {
+                place,
+                prefix: args.next("the prefix of the keys")?.to_owned(),
+                numbers: arguments::range(args.next("the range of numbers")?)?,
+                value: args.next("the value")?.to_owned(),
+            },
+        }))
+    }
+
+    fn of_checkpoints(name: &str, args: &mut Arguments<'_>) -> Result<Option<Self>, Misuse> {
+        Ok(Some(match name {
+            "checkpoint" => Self::Checkpoint(Kind::parse(args)),
+            "trigger" => Self::Trigger(Kind::parse(args)),
+            "write" => Self::Write { id: args.id()?, subtask: args.number("subtask")? },
+            "ack" => Self::Acknowledge { id: args.id()?, subtask: args.number("subtask")? },
+            "decline" => {
+                let id = args.id()?;
+                let subtask = args.number("subtask")?;
+                let subtask = subtask.ok_or_else(|| Misuse("`subtask=` is missing".to_owned()))?;
+                Self::Decline { id, subtask }
+            }
+            "abort" => Self::Abort(args.id()?),
+            "expire" => Self::Expire(args.id()?),
+            "stat" => Self::Stat(args.id()?),
+            "chain" => Self::Chain(args.id()?),
+            "savepoints" => Self::Savepoints,
+            "savepoint-delete" => Self::SavepointDelete(args.id()?),
+            "mute" => Self::Mute,
+            "unmute" => Self::Unmute,
+            _ => return Ok(None),
+        }))
+    }
+
+    fn of_store(name: &str, args: &mut Arguments<'_>) -> Result<Self, Misuse> {
+        Ok(match name {
+            "objects" => Self::Objects,
+            "fault" => Self::Fault(fault(args)?),
+            "corrupt" => {
+                let id = args.optional_id()?;
+                let (victim, at) = (Victim::parse(args)?, args.number("at")?);
+                if victim == Victim::Manifest && id.is_none() {
+                    return Err(Misuse("name the checkpoint of the manifest".to_owned()));
+                }
+                Self::Corrupt { id, victim, at }
+            }
+            "lose" => Self::Lose { id: args.id()?, victim: Victim::parse(args)? },
+            "verify" => Self::Verify(args.optional_id()?),
+            "sweep" => Self::Sweep { age_millis: args.number("age")?, dry_run: args.word("dry-run") },
+            "clock" => Self::Clock { millis: number("time", args.next("the time in ms")?)? },
+            _ => return Err(Misuse(format!("there is no command `{name}`"))),
+        })
+    }
+}
+
+impl Place {
+    fn parse(args: &mut Arguments<'_>) -> Result<Self, Misuse> {
+        let mut place = Self { state: "s".to_owned(), namespace: None };
+        for (name, value) in args.leading(&["state", "ns"]) {
+            if value.is_empty() {
+                return Err(Misuse(format!("`{name}=` names nothing")));
+            }
+            match name {
+                "state" => value.clone_into(&mut place.state),
+                _ => place.namespace = Some(value.to_owned()),
+            }
+        }
+        Ok(place)
+    }
+}
+
+impl Kind {
+    fn parse(args: &mut Arguments<'_>) -> Self {
+        if args.flag("savepoint") {
+            Self::Savepoint
+        } else if args.flag("full") {
+            Self::Full
+        } else {
+            Self::Checkpoint
+        }
+    }
+}
+
+impl Victim {
+    fn parse(args: &mut Arguments<'_>) -> Result<Self, Misuse> {
+        if args.word("manifest") {
+            return Ok(Self::Manifest);
+        }
+        Ok(Self::Object(args.number("object")?.unwrap_or(0)))
+    }
+}
+
+impl RestoreWords {
+    fn parse(args: &mut Arguments<'_>) -> Result<Self, Misuse> {
+        let from = args.option("from")?.ok_or_else(|| Misuse("`from=` is missing".to_owned()))?;
+        let (from, id) = match from.rsplit_once('/') {
+            Some((job, id)) => (job, Some(checkpoint_id(id)?)),
+            None => (from, None),
+        };
+        let claim = match args.option("claim")? {
+            None => false,
+            Some(text) => choice("claim", text, &[("claim", true), ("no-claim", false)])?,
+        };
+        // `claim` and `no-claim` may also stand alone, as the usage text of `restore` shows them.
+        let alone = args.word("claim");
+        let fallback = args.word("fallback");
+        args.word("no-claim");
+        Ok(Self { from: from.to_owned(), id, claim: claim || alone, fallback })
+    }
+}
+
+impl JobWords {
+    fn parse(args: &mut Arguments<'_>) -> Result<Self, Misuse> {
+        let bases = [("confirmed", Base::Confirmed), ("acknowledged", Base::Acknowledged)];
+        let antimatter = [("elide", Antimatter::Elide), ("always", Antimatter::Always)];
+        let cleanup = [("coordinator", Cleanup::Coordinator), ("participant", Cleanup::Participant)];
+        let media = [("memory", Medium::Memory), ("file", Medium::File)];
+        Ok(Self {
+            backend: args.option("backend")?.map(str::to_owned),
+            subtasks: args.number("subtasks")?,
+            key_groups: args.number("key-groups")?,
+            retain: args.number("retain")?,
+            concurrent: args.number("concurrent")?,
+            base: args.option("base")?.map(|text| choice("base", text, &bases)).transpose()?,
+            antimatter: args
+                .option("antimatter")?
+                .map(|text| choice("antimatter", text, &antimatter))
+                .transpose()?,
+            rewrite: args.option("rewrite")?.map(Rewrite::parse).transpose()?,
+            rewrite_bytes: args.number("rewrite-bytes")?,
+            cleanup: args.option("cleanup")?.map(|text| choice("cleanup", text, &cleanup)).transpose()?,
+            dir: args.option("dir")?.map(str::to_owned),
+            medium: args.option("store")?.map(|text| choice("store", text, &media)).transpose()?,
+            force: args.word("force"),
+        })
+    }
+
+    /// What is left out here is taken from `other`; its directory, store and force are not.
+    pub(crate) fn or(self, other: &Self) -> Self {
+        Self {
+            backend: self.backend.or_else(|| other.backend.clone()),
+            subtasks: self.subtasks.or(other.subtasks),
+            key_groups: self.key_groups.or(other.key_groups),
+            retain: self.retain.or(other.retain),
+            concurrent: self.concurrent.or(other.concurrent),
+            base: self.base.or(other.base),
+            antimatter: self.antimatter.or(other.antimatter),
+            rewrite: self.rewrite.or_else(|| other.rewrite.clone()),
+            rewrite_bytes: self.rewrite_bytes.or(other.rewrite_bytes),
+            cleanup: self.cleanup.or(other.cleanup),
+            dir: self.dir,
+            medium: self.medium,
+            force: self.force,
+        }
+    }
+}
+
+impl Rewrite {
+    /// Policies separated by commas; `never` adds nothing.
+    fn parse(text: &str) -> Result<Vec<Self>, Misuse> {
+        text.split(',').map(Self::parse_one).collect()
+    }
+
+    fn parse_one(text: &str) -> Result<Self, Misuse> {
+        let (name, value) = text.split_once(':').unwrap_or((text, ""));
+        match name {
+            "never" if value.is_empty() => Ok(Self::Never),
+            "max-age" => Ok(Self::MaxAge(number("max-age", value)?)),
+            "segments" => Ok(Self::Segments(number("segments", value)?)),
+            "space" => {
+                let ratio: f64 = number("space", value)?;
+                if !(ratio.is_finite() && ratio >= 1.0) {
+                    return Err(Misuse(format!("space `{value}` is not a ratio of at least 1")));
+                }
+                Ok(Self::Space(ratio))
+            }
+            _ => Err(Misuse(format!("rewrite `{text}` is not one of never, max-age:K, space:F, segments:S"))),
+        }
+    }
+}
+
+fn pairs(args: &mut Arguments<'_>) -> Result<Vec<(String, String)>, Misuse> {
+    args.rest("an entry of the form key=value")?.into_iter().map(pair).collect()
+}
+
+fn keys(args: &mut Arguments<'_>) -> Result<Vec<String>, Misuse> {
+    Ok(args.rest("a key")?.into_iter().map(str::to_owned).collect())
+}
+
+fn fault(args: &mut Arguments<'_>) -> Result<FaultPlan, Misuse> {
+    let operations = [
+        ("put", FaultOperation::Put),
+        ("get", FaultOperation::Get),
+        ("delete", FaultOperation::Delete),
+        ("list", FaultOperation::List),
+        ("multipart", FaultOperation::Multipart),
+    ];
+    let modes = [
+        ("before", FaultMode::Before),
+        ("after", FaultMode::After),
+        ("cut", FaultMode::Cut),
+        ("hang", FaultMode::Hang),
+    ];
+    let classes = [("data", FaultClass::Data), ("publish", FaultClass::Publish), ("any", FaultClass::Any)];
+    let operation = choice("operation", args.next("the operation")?, &operations)?;
+    let mode = args.option("mode")?.ok_or_else(|| Misuse("`mode=` is missing".to_owned()))?;
+    let class = args.option("object")?.unwrap_or("data");
+    let plan = FaultPlan {
+        operation,
+        mode: choice("mode", mode, &modes)?,
+        class: choice("object", class, &classes)?,
+        nth: args.number("nth")?.unwrap_or(1),
+        times: args.number("times")?.unwrap_or(1),
+    };
+    if plan.nth == 0 {
+        return Err(Misuse("`nth=` counts from 1".to_owned()));
+    }
+    Ok(plan)
+}
+
+#[cfg(test)]
+mod tests;
