@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::sync::Arc;
 
 use crate::codec::CodecIdentity;
+use crate::state::StateKind;
 
 /// A shared error of another crate or of a user's codec.
 pub type ErrorSource = Arc<dyn StdError + Send + Sync + 'static>;
@@ -89,6 +90,14 @@ pub enum FormatError {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// A caller asked to write what no reader would accept.
+    #[error("{part} cannot be written: {problem}")]
+    Unwritable {
+        /// Name of the part.
+        part: &'static str,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
     /// The compressor or decompressor failed.
     #[error("{part} cannot be compressed or decompressed: {source}")]
     Compression {
@@ -127,6 +136,16 @@ pub enum FormatError {
         stored: CodecIdentity,
         /// What the caller reads with.
         expected: CodecIdentity,
+    },
+    /// A state was written with another shape than the one it is read with.
+    #[error("state {state:?} was of kind {stored:?}, now it is {expected:?}")]
+    StateKindMismatch {
+        /// Name of the state.
+        state: String,
+        /// What it was.
+        stored: StateKind,
+        /// What the caller reads it as.
+        expected: StateKind,
     },
     /// A caller passed a text or number that is not one of ours.
     #[error("{text:?} is not {expected}")]
@@ -172,11 +191,14 @@ impl FormatError {
             | Self::Invalid { .. }
             | Self::Compression { .. }
             | Self::Decode { .. } => FormatErrorKind::Corrupt,
-            Self::Version { .. } | Self::UnknownSection { .. } | Self::CodecMismatch { .. } => {
-                FormatErrorKind::Incompatible
-            }
+            Self::Version { .. }
+            | Self::UnknownSection { .. }
+            | Self::CodecMismatch { .. }
+            | Self::StateKindMismatch { .. } => FormatErrorKind::Incompatible,
             Self::TooLarge { .. } => FormatErrorKind::LimitExceeded,
-            Self::Encode { .. } | Self::InvalidName { .. } => FormatErrorKind::InvalidArgument,
+            Self::Encode { .. } | Self::Unwritable { .. } | Self::InvalidName { .. } => {
+                FormatErrorKind::InvalidArgument
+            }
             Self::InObject { source, .. } => source.kind(),
         }
     }

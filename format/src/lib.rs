@@ -1,15 +1,30 @@
 //! Ids, codecs, records, segments, manifests and object names of lowtide.
 
 mod codec;
+mod compression;
+mod cursor;
 mod error;
 mod hash;
 mod ids;
 mod key_group;
 mod object_name;
+mod record;
+mod section;
+mod segment;
+mod state;
+mod version;
 
 pub use codec::{AutoCodec, Codec, CodecIdentity, DecodeLimits, Key, Lookup, Namespace, Value};
+pub use compression::Compression;
 pub use error::{ErrorSource, FormatError, FormatErrorKind};
 pub use hash::xxh3;
 pub use ids::{CheckpointId, Generation, UploadId};
 pub use key_group::{KeyGroup, KeyGroupCount, KeyGroupRange, KeyGroupSet, key_group};
 pub use object_name::{FileEntry, FileId, FileKind, ObjectName};
+pub use record::{BlockRecords, Clear, RecordRef, RecordRun, RunPart};
+pub use segment::{
+    Block, BlockDecoder, BlockEntry, FinishedSegment, RecordTotals, Run, SegmentFooter, SegmentOptions,
+    SegmentReader, SegmentSummary, SegmentTail, SegmentTrailer, SegmentWriter, VersionSpan,
+};
+pub use state::{StateDescriptor, StateKind};
+pub use version::{FORMAT_VERSION, FORMAT_VERSION_OLDEST};

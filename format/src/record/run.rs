@@ -1,0 +1,109 @@
+//! A run of records of one (key group, state), encoded on any thread and appended to a segment later.
+
+use super::RecordRef;
+use crate::error::FormatError;
+use crate::ids::CheckpointId;
+use crate::segment::{RecordTotals, VersionSpan};
+
+/// Encoded records of one key group and state, not yet in a segment.
+///
+/// Key groups can so be encoded in parallel and appended in order. Records are cut into parts of about
+/// `part_bytes`, which a writer never divides.
+#[derive(Clone, Debug)]
+pub struct RecordRun {
+    checkpoint: CheckpointId,
+    part_bytes: usize,
+    bytes: Vec<u8>,
+    parts: Vec<RunPart>,
+}
+
+/// A part of a run: what will be in one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunPart {
+    /// Length of its encoded records in bytes.
+    pub length: usize,
+    /// Its records, counted.
+    pub totals: RecordTotals,
+}
+
+impl RecordRun {
+    /// An empty run for a segment of `checkpoint`; a new part begins once one has `part_bytes` bytes.
+    #[must_use]
+    pub fn new(checkpoint: CheckpointId, part_bytes: usize) -> Self {
+        Self { checkpoint, part_bytes: part_bytes.max(1), bytes: Vec::new(), parts: Vec::new() }
+    }
+
+    /// Appends a record. Costs O(its bytes).
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError::Unwritable`] if its ids do not ascend; the run is as before.
+    #[inline]
+    pub fn push(&mut self, record: RecordRef<'_>) -> Result<(), FormatError> {
+        let before = self.bytes.len();
+        record.encode(self.checkpoint, &mut self.bytes)?;
+        let length = self.bytes.len() - before;
+        let mut one = RecordTotals::default();
+        match record {
+            RecordRef::Put { version, .. } => {
+                one.puts = 1;
+                one.put_bytes = length as u64;
+                one.span = Some(VersionSpan { oldest: version, newest: version });
+            }
+            RecordRef::Tombstone { .. } => {
+                one.tombstones = 1;
+                one.tombstone_bytes = length as u64;
+            }
+        }
+        match self.parts.last_mut() {
+            Some(part) if part.length < self.part_bytes => {
+                part.length += length;
+                part.totals.add(one);
+            }
+            _ => self.parts.push(RunPart { length, totals: one }),
+        }
+        Ok(())
+    }
+
+    /// Encoded bytes so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether it has no record.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Its records, counted.
+    #[must_use]
+    pub fn totals(&self) -> RecordTotals {
+        let mut totals = RecordTotals::default();
+        self.parts.iter().for_each(|part| totals.add(part.totals));
+        totals
+    }
+
+    /// Empties it for another key group; keeps its memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.parts.clear();
+    }
+
+    /// The checkpoint it was encoded for.
+    #[must_use]
+    pub fn checkpoint(&self) -> CheckpointId {
+        self.checkpoint
+    }
+
+    /// The parts with their bytes, in order.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&[u8], RecordTotals)> {
+        let mut rest = self.bytes.as_slice();
+        self.parts.iter().map(move |part| {
+            let (bytes, after) = rest.split_at(part.length);
+            rest = after;
+            (bytes, part.totals)
+        })
+    }
+}

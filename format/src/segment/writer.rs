@@ -1,0 +1,243 @@
+//! Builds one segment in memory.
+
+use bytes::Bytes;
+
+use super::footer::SegmentFooter;
+use super::index::{BlockEntry, Index, Run};
+use super::totals::{RecordTotals, SegmentSummary};
+use super::trailer::SegmentTrailer;
+use crate::compression::{Compression, Compressor, Packing};
+use crate::error::FormatError;
+use crate::hash::xxh3;
+use crate::ids::CheckpointId;
+use crate::key_group::KeyGroup;
+use crate::record::{Clear, RecordRef, RecordRun};
+use crate::state::StateDescriptor;
+use crate::version::{FORMAT_VERSION, MAGIC_SEGMENT};
+
+/// How a segment is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentOptions {
+    /// How blocks and footer are compressed.
+    pub compression: Compression,
+    /// A block is closed once it has this many bytes before compression; a single record may be longer.
+    pub block_bytes: usize,
+}
+
+impl Default for SegmentOptions {
+    /// zstd at level 1, blocks of 64 KiB.
+    fn default() -> Self {
+        Self { compression: Compression::default(), block_bytes: 64 << 10 }
+    }
+}
+
+/// A segment that is complete, in memory.
+#[derive(Clone, Debug)]
+pub struct FinishedSegment {
+    /// The bytes of the file.
+    pub bytes: Bytes,
+    /// What a manifest needs to know about it.
+    pub summary: SegmentSummary,
+}
+
+/// Builds one segment in memory.
+///
+/// Runs come in ascending order of (key group, state). Memory is that of the finished file and one block; the caller
+/// keeps it bounded by starting another segment once [`SegmentWriter::bytes_written`] is large.
+pub struct SegmentWriter {
+    checkpoint: CheckpointId,
+    states: Vec<StateDescriptor>,
+    clears: Vec<Clear>,
+    block_bytes: usize,
+    compressor: Compressor,
+    file: Vec<u8>,
+    block: Vec<u8>,
+    /// Index of the first run of the open block.
+    block_first_run: usize,
+    index: Index,
+}
+
+impl SegmentWriter {
+    /// A segment of `checkpoint` whose runs and clears refer to `states` by index.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError::Unwritable`] for more than 65,535 states, [`FormatError::Compression`] if there is no memory.
+    pub fn new(
+        checkpoint: CheckpointId,
+        states: Vec<StateDescriptor>,
+        options: SegmentOptions,
+    ) -> Result<Self, FormatError> {
+        if states.len() > usize::from(u16::MAX) {
+            return Err(unwritable("a segment has more than 65,535 states"));
+        }
+        let mut file = Vec::new();
+        file.extend_from_slice(&MAGIC_SEGMENT);
+        file.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        file.extend_from_slice(&[0, 0]);
+        Ok(Self {
+            checkpoint,
+            states,
+            clears: Vec::new(),
+            block_bytes: options.block_bytes.max(1),
+            compressor: Compressor::new(options.compression)?,
+            file,
+            block: Vec::new(),
+            block_first_run: 0,
+            index: Index::default(),
+        })
+    }
+
+    /// An empty run that fits this segment: encode into it, on any thread, and append it.
+    #[must_use]
+    pub fn new_run(&self) -> RecordRun {
+        RecordRun::new(self.checkpoint, self.block_bytes)
+    }
+
+    /// Appends the records of one key group and state. An empty run is nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError::Unwritable`] if the run is not after all before it, of another checkpoint, or of an unknown
+    /// state; the segment is as before.
+    pub fn append(&mut self, key_group: KeyGroup, state: u16, run: &RecordRun) -> Result<(), FormatError> {
+        if run.is_empty() {
+            return Ok(());
+        }
+        if run.checkpoint() != self.checkpoint {
+            return Err(unwritable("a run was encoded for another checkpoint"));
+        }
+        if usize::from(state) >= self.states.len() {
+            return Err(unwritable("a run refers to a state that is not listed"));
+        }
+        let last = self.index.runs.last().map(|last| (last.key_group, last.state));
+        if last.is_some_and(|last| last >= (key_group, state)) {
+            return Err(unwritable("runs do not ascend by key group and state"));
+        }
+        for (bytes, totals) in run.parts() {
+            self.append_part((key_group, state), bytes, totals)?;
+        }
+        Ok(())
+    }
+
+    /// Appends the same as one run of these records.
+    ///
+    /// # Errors
+    ///
+    /// As [`SegmentWriter::append`] and [`RecordRun::push`].
+    pub fn append_records<'a>(
+        &mut self,
+        key_group: KeyGroup,
+        state: u16,
+        records: impl IntoIterator<Item = RecordRef<'a>>,
+    ) -> Result<(), FormatError> {
+        let mut run = self.new_run();
+        for record in records {
+            run.push(record)?;
+        }
+        self.append(key_group, state, &run)
+    }
+
+    /// Adds a clear, which voids records of older segments and none of this one.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError::Unwritable`] if its state is not listed.
+    pub fn clear(&mut self, clear: Clear) -> Result<(), FormatError> {
+        if usize::from(clear.state) >= self.states.len() {
+            return Err(unwritable("a clear refers to a state that is not listed"));
+        }
+        self.clears.push(clear);
+        Ok(())
+    }
+
+    /// Bytes of the file so far, the open block counted before compression; the footer comes on top.
+    #[must_use]
+    pub fn bytes_written(&self) -> u64 {
+        (self.file.len() + self.block.len()) as u64
+    }
+
+    /// Whether it has neither record nor clear.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.index.runs.is_empty() && self.clears.is_empty()
+    }
+
+    /// Completes the segment.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError::Unwritable`] if a name of a state is empty or above 255 bytes, [`FormatError::Compression`].
+    pub fn finish(mut self) -> Result<FinishedSegment, FormatError> {
+        self.close_block()?;
+        let Self { checkpoint, states, clears, mut compressor, mut file, index, .. } = self;
+        let footer = SegmentFooter::new(checkpoint, states, clears, index);
+        let raw = footer.encode()?;
+        let start = file.len();
+        let packing = compressor.append("segment footer", &raw, &mut file)?;
+        let stored = file.get(start..).unwrap_or_default();
+        let trailer = SegmentTrailer {
+            checkpoint,
+            footer_offset: start as u64,
+            footer_length: stored.len() as u64,
+            checksum: 0,
+            footer_raw_length: raw.len() as u64,
+            footer_packing: packing,
+            footer_checksum: crc32c::crc32c(stored),
+        };
+        let trailer_checksum = trailer.encode(&mut file);
+        let summary = SegmentSummary {
+            checkpoint,
+            totals: footer.totals(),
+            clears: footer.clears().len() as u64,
+            length: file.len() as u64,
+            checksum: xxh3(&file),
+            trailer_checksum,
+        };
+        Ok(FinishedSegment { bytes: file.into(), summary })
+    }
+
+    fn append_part(
+        &mut self,
+        place: (KeyGroup, u16),
+        bytes: &[u8],
+        totals: RecordTotals,
+    ) -> Result<(), FormatError> {
+        if !self.block.is_empty() && self.block.len() + bytes.len() > self.block_bytes {
+            self.close_block()?;
+        }
+        let (key_group, state) = place;
+        let open = self.index.runs.len() > self.block_first_run;
+        match self.index.runs.last_mut() {
+            Some(last) if open && (last.key_group, last.state) == place => last.totals.add(totals),
+            _ => self.index.runs.push(Run { key_group, state, offset: self.block.len() as u64, totals }),
+        }
+        self.block.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn close_block(&mut self) -> Result<(), FormatError> {
+        if self.block.is_empty() {
+            return Ok(());
+        }
+        let start = self.file.len();
+        let packing: Packing = self.compressor.append("block", &self.block, &mut self.file)?;
+        let stored = self.file.get(start..).unwrap_or_default();
+        self.index.blocks.push(BlockEntry {
+            offset: start as u64,
+            stored_length: stored.len() as u64,
+            raw_length: self.block.len() as u64,
+            checksum: crc32c::crc32c(stored),
+            packing,
+            first_run: self.block_first_run,
+            run_count: self.index.runs.len() - self.block_first_run,
+        });
+        self.block_first_run = self.index.runs.len();
+        self.block.clear();
+        Ok(())
+    }
+}
+
+fn unwritable(problem: &'static str) -> FormatError {
+    FormatError::Unwritable { part: "segment", problem }
+}
