@@ -1,1 +1,17 @@
-//! placeholder
+//! The RocksDB path of lowtide: the same typed state in RocksDB, with checkpoints that carry only new tables.
+//!
+//! Without the feature `rocksdb` the crate holds what needs no C++: the identity of tables, the diff, the table list,
+//! the plan of a restore, the storm detector.
+
+mod diff;
+mod error;
+pub mod key;
+mod meta;
+mod storm;
+mod table;
+
+pub use diff::{Diff, StoredTable, TableSet, diff};
+pub use error::{LsmError, LsmErrorKind};
+pub use meta::{CheckpointMeta, LocalFile, TableMeta};
+pub use storm::{Compaction, Storm, StormOptions, TrafficFigures};
+pub use table::TableIdentity;
