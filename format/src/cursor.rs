@@ -24,6 +24,11 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
+/// Appends a flag: 1 for no, 2 for yes.
+pub(crate) fn put_flag(out: &mut Vec<u8>, flag: bool) {
+    out.push(if flag { 2 } else { 1 });
+}
+
 /// A place in bytes that are read front to back; every error names the part.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor<'a> {
@@ -42,10 +47,6 @@ impl<'a> Cursor<'a> {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
-    }
-
-    pub(crate) fn remaining(&self) -> usize {
-        self.rest.len()
     }
 
     pub(crate) fn invalid(&self, problem: &'static str) -> FormatError {
@@ -184,6 +185,20 @@ impl<'a> Cursor<'a> {
             .ok_or_else(|| self.invalid("a checkpoint id lies before the first"))
     }
 
+    /// A checkpoint id, or nothing, as a varint: nothing is zero.
+    pub(crate) fn optional_id(&mut self) -> Result<Option<CheckpointId>, FormatError> {
+        Ok(CheckpointId::new(self.varint()?))
+    }
+
+    /// A flag: 1 for no, 2 for yes.
+    pub(crate) fn flag(&mut self) -> Result<bool, FormatError> {
+        match self.u8()? {
+            1 => Ok(false),
+            2 => Ok(true),
+            _ => Err(self.invalid("a flag is neither 1 nor 2")),
+        }
+    }
+
     /// A checkpoint id as a varint.
     pub(crate) fn id(&mut self) -> Result<CheckpointId, FormatError> {
         let id = self.varint()?;
@@ -217,7 +232,7 @@ mod tests {
             if let Ok(read) = cursor.varint() {
                 let mut again = Vec::new();
                 put_varint(&mut again, read);
-                prop_assert_eq!(&noise[..noise.len() - cursor.remaining()], &again[..]);
+                prop_assert_eq!(&noise[..noise.len() - cursor.rest.len()], &again[..]);
             }
         }
     }

@@ -24,6 +24,13 @@ pub fn xxh3(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
 
+/// xxh3-64 of the parts as if they were one.
+pub(crate) fn xxh3_of_parts(parts: &[&[u8]]) -> u64 {
+    let mut hash = Xxh3Default::new();
+    parts.iter().for_each(|part| hash.update(part));
+    hash.digest()
+}
+
 /// xxh3-64 of the four little-endian bytes of `word`: a handful of instructions, no memory access.
 #[inline]
 pub(crate) const fn xxh3_of_u32(word: u32) -> u64 {

@@ -3,14 +3,18 @@
 mod codec;
 mod compression;
 mod cursor;
+mod envelope;
 mod error;
 mod hash;
 mod ids;
 mod key_group;
+mod manifest;
 mod object_name;
+mod path;
 mod record;
 mod section;
 mod segment;
+mod sequence;
 mod state;
 mod version;
 
@@ -20,11 +24,16 @@ pub use error::{ErrorSource, FormatError, FormatErrorKind};
 pub use hash::xxh3;
 pub use ids::{CheckpointId, Generation, UploadId};
 pub use key_group::{KeyGroup, KeyGroupCount, KeyGroupRange, KeyGroupSet, key_group};
+pub use manifest::{
+    CheckpointKind, Element, KeyGrouping, LocalFile, Manifest, ManifestFile, SegmentRecords, SubtaskPart,
+};
 pub use object_name::{FileEntry, FileId, FileKind, ObjectName};
+pub use path::{ObjectClass, ObjectPath};
 pub use record::{BlockRecords, Clear, RecordRef, RecordRun, RunPart};
 pub use segment::{
     Block, BlockDecoder, BlockEntry, FinishedSegment, RecordTotals, Run, SegmentFooter, SegmentOptions,
     SegmentReader, SegmentSummary, SegmentTail, SegmentTrailer, SegmentWriter, VersionSpan,
 };
+pub use sequence::{PublishedRef, RestoredFrom, SequenceMember, SequenceStep};
 pub use state::{StateDescriptor, StateKind};
 pub use version::{FORMAT_VERSION, FORMAT_VERSION_OLDEST};

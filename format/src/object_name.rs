@@ -36,6 +36,11 @@ impl ObjectName {
         }
     }
 
+    /// A name that `path` has spelled, which keeps the rules.
+    pub(crate) fn spelled(text: String) -> Self {
+        Self(Arc::from(text))
+    }
+
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -18,6 +18,7 @@ mod trailer;
 mod writer;
 
 pub use footer::SegmentFooter;
+pub(crate) use footer::{put_key_groups, take_key_groups};
 pub use index::{BlockEntry, Run};
 pub use reader::{Block, BlockDecoder, SegmentReader, SegmentTail};
 pub use totals::{RecordTotals, SegmentSummary, VersionSpan};
