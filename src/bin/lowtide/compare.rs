@@ -1,0 +1,212 @@
+//! `lowtide compare`: options, progress, output.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::num::{NonZeroU32, NonZeroU64};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use lowtide::compare::{
+    BackendName, CompareError, CompareOptions, Comparison, Input, Phase, Progress, Synthetic, compare,
+};
+
+use super::{FOUND_FAULT, Failure};
+
+/// Feed the same events to several backends, lose the state, restore it, and check every entry.
+#[derive(Debug, Args)]
+pub(super) struct CompareArgs {
+    /// Built-in input: departures from New York in January 2013 [the default input]
+    #[arg(long, value_enum, group = "input")]
+    data: Option<BuiltIn>,
+    /// A table with column names in its first line, plain or gzip; needs --key
+    #[arg(long, value_name = "FILE", group = "input", requires = "key")]
+    csv: Option<PathBuf>,
+    /// Columns of the table that make the key, separated by commas
+    #[arg(long, value_name = "COLS", value_delimiter = ',', requires = "csv")]
+    key: Vec<String>,
+    /// Operations, plain or gzip, one a line, separated by tabs: P key value, D key, X (clear), C label (checkpoint)
+    #[arg(long, value_name = "FILE", group = "input")]
+    ops: Option<PathBuf>,
+    /// Generated input: n=1000000,value=100,dist=uniform|hot|zipf,update=1%,checkpoints=100,seed=1
+    #[arg(long, value_name = "SPEC", group = "input", value_parser = parse::<Synthetic>)]
+    synthetic: Option<Synthetic>,
+    /// heap, heap-full, heap-full-every-N
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "heap,heap-full,heap-full-every-100",
+        value_parser = parse::<BackendName>
+    )]
+    backends: Vec<BackendName>,
+    /// Events between two checkpoints [default: 200 for flights, 1000 for a table, else where the input says]
+    #[arg(long, value_name = "N")]
+    checkpoint_every: Option<NonZeroU64>,
+    /// Completed checkpoints to keep
+    #[arg(long, value_name = "R", default_value = "1")]
+    retain: NonZeroU32,
+    /// Key groups
+    #[arg(long, value_name = "N", default_value = "128", value_parser = clap::value_parser!(u16).range(1..=32768))]
+    key_groups: u16,
+    /// Subtasks, at most one per key group
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=32768))]
+    subtasks: u32,
+    /// A new or empty directory for the checkpoints, which stay there [default: a temporary one, removed at the end]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Write the figures here, one JSON object per checkpoint and backend and line; - for standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// End the input after this many events
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum BuiltIn {
+    Flights,
+}
+
+fn parse<T: std::str::FromStr<Err = CompareError>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: CompareError| error.to_string())
+}
+
+impl CompareArgs {
+    fn input(&self) -> Input {
+        let Self { csv, key, ops, synthetic, .. } = self;
+        // clap lets one input through at most.
+        match (csv, ops, synthetic) {
+            (Some(file), ..) => Input::Table { file: file.clone(), key: key.clone() },
+            (_, Some(file), _) => Input::Operations { file: file.clone() },
+            (.., Some(synthetic)) => Input::Synthetic(synthetic.clone()),
+            _ => {
+                let BuiltIn::Flights = self.data.unwrap_or(BuiltIn::Flights);
+                Input::Flights
+            }
+        }
+    }
+
+    fn options(&self, directory: &Path) -> CompareOptions {
+        CompareOptions {
+            input: self.input(),
+            backends: self.backends.clone(),
+            checkpoint_every: self.checkpoint_every,
+            retain: self.retain,
+            key_groups: self.key_groups,
+            subtasks: self.subtasks,
+            directory: directory.to_owned(),
+            limit: self.limit,
+        }
+    }
+}
+
+/// Runs the comparison and prints what came out.
+pub(super) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
+    if u32::from(args.key_groups) < args.subtasks {
+        let (subtasks, key_groups) = (args.subtasks, args.key_groups);
+        return Err(Failure::Usage(format!(
+            "{subtasks} subtasks need at least as many key groups, not {key_groups}"
+        )));
+    }
+    let temporary = match args.dir {
+        Some(_) => None,
+        None => Some(tempfile::Builder::new().prefix("lowtide-compare-").tempdir().map_err(Failure::output)?),
+    };
+    let directory = match (&args.dir, &temporary) {
+        (Some(directory), _) => directory.as_path(),
+        (None, Some(temporary)) => temporary.path(),
+        (None, None) => Path::new("."),
+    };
+    // Opened first: a comparison of minutes must not end with a file that cannot be written.
+    let json = args.json.as_deref().map(Sink::open).transpose()?;
+    let mut watch = Watch::new();
+    let comparison = compare(&args.options(directory), &mut |progress| watch.show(progress));
+    watch.end();
+    let comparison = comparison.map_err(Failure::Compare)?;
+    print(&comparison, args, json).map_err(Failure::output)?;
+    Ok(if comparison.is_verified() { ExitCode::SUCCESS } else { FOUND_FAULT })
+}
+
+fn print(comparison: &Comparison, args: &CompareArgs, json: Option<Sink>) -> io::Result<()> {
+    let is_standard_output = json.as_ref().is_some_and(|sink| sink.is_standard_output);
+    if let Some(sink) = json {
+        comparison.write_json(sink.to)?;
+    }
+    let text = format!("{}\n{}", comparison.table(), NOTES);
+    if is_standard_output {
+        return writeln!(io::stderr(), "{text}");
+    }
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")?;
+    if let Some(directory) = &args.dir {
+        writeln!(out, "checkpoints: {}", directory.display())?;
+    }
+    out.flush()
+}
+
+const NOTES: &str = "\
+bytes: counted in the store and by listing it, manifests and coordinator objects included
+÷ changed, ÷ delta, ÷ live: in stored bytes, a full copy of the final state giving stored bytes per byte of key and value;
+  the first two leave out the first checkpoint, which every backend writes in full
+verified: every entry restored from the directory alone, compared with an independent model both ways";
+
+/// Where the figures go.
+struct Sink {
+    to: Box<dyn Write>,
+    is_standard_output: bool,
+}
+
+impl Sink {
+    fn open(file: &Path) -> Result<Self, Failure> {
+        if file == Path::new("-") {
+            return Ok(Self { to: Box::new(io::stdout()), is_standard_output: true });
+        }
+        let created = File::create(file)
+            .map_err(|source| Failure::Compare(CompareError::Figures { file: file.to_owned(), source }))?;
+        Ok(Self { to: Box::new(BufWriter::new(created)), is_standard_output: false })
+    }
+}
+
+/// Shows progress on standard error: one line that is overwritten on a terminal, a line per tenth elsewhere.
+struct Watch {
+    is_terminal: bool,
+    shown: String,
+}
+
+impl Watch {
+    fn new() -> Self {
+        Self { is_terminal: io::stderr().is_terminal(), shown: String::new() }
+    }
+
+    fn show(&mut self, progress: Progress<'_>) {
+        let step = if self.is_terminal { 1 } else { 10 };
+        let text = match progress.phase {
+            Phase::Reading { events } => format!("reading, {} thousand events", events / 10_000 * 10),
+            Phase::Feeding { events, events_total } => {
+                let percent = events.saturating_mul(100) / events_total.max(1);
+                format!("{percent:3} %", percent = percent / step * step)
+            }
+            Phase::Restoring => "restoring".to_owned(),
+            Phase::Verifying => "verifying".to_owned(),
+            _ => return,
+        };
+        let text = format!("{}: {text}", progress.backend);
+        if text == self.shown {
+            return;
+        }
+        // Progress is a courtesy: a closed standard error must not end the comparison.
+        let _ = if self.is_terminal {
+            write!(io::stderr(), "\r\x1b[K{text}")
+        } else {
+            writeln!(io::stderr(), "{text}")
+        };
+        self.shown = text;
+    }
+
+    fn end(&self) {
+        if self.is_terminal {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
