@@ -4,14 +4,18 @@
 //! the plan of a restore, the storm detector.
 
 mod diff;
+mod directory;
 mod error;
 pub mod key;
 mod meta;
+mod plan;
 mod storm;
 mod table;
 
 pub use diff::{Diff, StoredTable, TableSet, diff};
+pub use directory::WorkingDirectory;
 pub use error::{LsmError, LsmErrorKind};
 pub use meta::{CheckpointMeta, LocalFile, TableMeta};
+pub use plan::{Fetch, RestorePart, RestorePlan, Take};
 pub use storm::{Compaction, Storm, StormOptions, TrafficFigures};
 pub use table::TableIdentity;

@@ -270,4 +270,4 @@ fn compression(source: std::io::Error) -> FormatError {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -21,13 +21,18 @@ pub(crate) fn table(local_name: &str, smallest: &[u8], largest: &[u8]) -> TableM
 }
 
 fn example() -> CheckpointMeta {
+    let range = KeyGroupRange::new(KeyGroup(0), KeyGroup(3)).unwrap();
+    example_of(range, vec![table("000012.sst", &[0, 1, 1, 9], &[0, 3, 1, 9])])
+}
+
+pub(crate) fn example_of(range: KeyGroupRange, tables: Vec<TableMeta>) -> CheckpointMeta {
     let [key, namespace, value] = [codec("k"), codec("n"), codec("v")];
     CheckpointMeta {
         checkpoint: CheckpointId::new(42).unwrap(),
-        key_groups: KeyGroupCount::new(8).unwrap(),
-        range: KeyGroupRange::new(KeyGroup(0), KeyGroup(3)).unwrap(),
+        key_groups: KeyGroupCount::new(128).unwrap(),
+        range,
         states: vec![StateDescriptor { name: "s".to_owned(), kind: StateKind::Value, key, namespace, value }],
-        tables: vec![table("000012.sst", &[0, 1, 1, 9], &[0, 3, 1, 9])],
+        tables,
         files: vec![LocalFile { name: "CURRENT".to_owned(), bytes: b"MANIFEST-000005\n".to_vec() }],
     }
 }
@@ -77,7 +82,7 @@ fn a_file_name_that_leads_out_of_the_directory_is_refused() {
 #[test]
 fn a_range_of_groups_beyond_their_number_and_a_table_of_no_state_are_refused() {
     let mut meta = example();
-    meta.range = KeyGroupRange::new(KeyGroup(0), KeyGroup(8)).unwrap();
+    meta.range = KeyGroupRange::new(KeyGroup(0), KeyGroup(128)).unwrap();
     assert!(decode(&meta.encode().unwrap()).is_err());
     let mut meta = example();
     meta.tables[0].state = 1;
