@@ -1,0 +1,207 @@
+//! A job: several subtasks over the key groups of one directory, and the coordinator of their checkpoints, in
+//! one process.
+//!
+//! Owns: the backends, the snapshots that are being written, the delivery of messages between subtasks and
+//! coordinator. Does not own: entries (the backend), the protocol (`coordinator`), bytes (`lowtide-format`).
+//!
+//! A checkpoint can be taken in one call ([`Job::checkpoint`]), in the background ([`Job::start_checkpoint`]), or
+//! step by step: [`Job::trigger`] (the synchronous phase), [`Job::write`] and [`Job::acknowledge`] for each
+//! subtask; the last acknowledgement publishes.
+//!
+//! # Rules
+//!
+//! - J1. A key is kept by the subtask that [`Routing`] names, in memory, in checkpoints and after a restore.
+//! - J2. An attempt that ended without being acknowledged leaves no snapshot open, and its files are deleted.
+//! - J3. A step for a checkpoint that is no longer pending changes nothing and reports [`Event::Ignored`].
+
+mod attempt;
+mod background;
+mod builder;
+mod checkpoint;
+mod figures;
+mod reading;
+mod routing;
+mod start;
+mod state;
+mod steps;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lowtide_format::{CheckpointId, Key, Namespace, ObjectName, Store, Value};
+use lowtide_heap::HeapBackend;
+
+use crate::backend::Backend;
+use crate::clock::Clock;
+use crate::coordinator::{Coordinator, Event, UploadIdSource};
+use crate::error::{Error, Result};
+use attempt::Attempt;
+use steps::Held;
+
+pub use background::{BackgroundWrite, WrittenParts};
+pub use builder::{JobBuilder, JobOptions};
+pub use figures::CheckpointFigures;
+pub use reading::{ChainLink, CheckpointStat};
+pub use routing::Routing;
+pub use start::RestoreFrom;
+pub use state::{Entry, StateMut, StateRef, ValueState};
+pub use steps::Step;
+
+/// One subtask of a job: its backend, and the checkpoints it has been asked for.
+pub(crate) struct Subtask<B: Backend> {
+    pub(crate) backend: B,
+    /// By id; an attempt leaves when its checkpoint completes or is aborted.
+    attempts: BTreeMap<CheckpointId, Attempt<B::Snapshot>>,
+}
+
+impl<B: Backend> Subtask<B> {
+    fn new(backend: B) -> Self {
+        Self { backend, attempts: BTreeMap::new() }
+    }
+}
+
+/// Whether subtasks hear of completed and aborted checkpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Notices {
+    Delivered,
+    Lost,
+}
+
+/// A job in this process: subtasks with their state, and the coordinator of their checkpoints.
+///
+/// Access to memory is synchronous, access to the store asynchronous. Dropping a job loses what is in memory and
+/// cleans nothing up, like a crash; [`Job::stop`] ends it in order.
+///
+/// # Examples
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use lowtide::{CheckpointKind, Job, Store, ValueState};
+///
+/// let store = Store::memory();
+/// let mut job = Job::builder("clicks").create(&store).await?;
+/// let clicks: ValueState<String, u64> = job.value_state("clicks")?;
+/// job.state_mut(&clicks).put("ann".to_owned(), 1)?;
+/// job.state_mut(&clicks).update("ann", |count| *count += 1)?;
+/// let figures = job.checkpoint(CheckpointKind::Checkpoint).await?;
+/// assert_eq!((figures.puts, figures.base), (1, None));
+/// drop(job);
+///
+/// let mut job = Job::builder("clicks").recover(&store).await?;
+/// let clicks: ValueState<String, u64> = job.value_state("clicks")?;
+/// assert_eq!(job.state(&clicks).get("ann")?, Some(&2));
+/// # Ok::<(), lowtide::Error>(()) }).unwrap();
+/// ```
+pub struct Job<B: Backend = HeapBackend> {
+    name: String,
+    options: JobOptions<B>,
+    /// The job's directory.
+    store: Store,
+    routing: Routing,
+    subtasks: Vec<Subtask<B>>,
+    coordinator: Coordinator,
+    clock: Arc<dyn Clock>,
+    uploads: UploadIdSource,
+    notices: Notices,
+    /// Messages for a coordinator that stands still; none if it runs.
+    held: Option<Held>,
+    /// Objects of attempts that ended, which a delete has not reached yet (rule J2).
+    leftovers: Vec<ObjectName>,
+    /// What acknowledged parts of pending checkpoints said, for the figures.
+    parts: BTreeMap<CheckpointId, figures::Parts>,
+    /// The checkpoint it was restored from.
+    restored: Option<CheckpointId>,
+}
+
+impl Job {
+    /// Settings of a new job on the heap backend; [`JobBuilder::new`] takes any backend.
+    #[must_use]
+    pub fn builder(name: &str) -> JobBuilder {
+        JobBuilder::new(name)
+    }
+}
+
+impl<B: Backend> Job<B> {
+    /// The job's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The settings it runs with.
+    #[must_use]
+    pub fn options(&self) -> &JobOptions<B> {
+        &self.options
+    }
+
+    /// The job's directory.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Which subtask keeps which key.
+    #[must_use]
+    pub fn routing(&self) -> &Routing {
+        &self.routing
+    }
+
+    /// The checkpoint it was restored from, if it was.
+    #[must_use]
+    pub fn restored(&self) -> Option<CheckpointId> {
+        self.restored
+    }
+
+    /// The backend of one subtask, to read.
+    #[must_use]
+    pub fn subtask(&self, subtask: u32) -> Option<&B> {
+        self.subtasks.get(usize::try_from(subtask).ok()?).map(|subtask| &subtask.backend)
+    }
+
+    /// The backend of one subtask, to change; keys that belong to another subtask must not be put here.
+    #[must_use]
+    pub fn subtask_mut(&mut self, subtask: u32) -> Option<&mut B> {
+        self.subtasks.get_mut(usize::try_from(subtask).ok()?).map(|subtask| &mut subtask.backend)
+    }
+
+    /// Entries of all states, namespaces and subtasks.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.subtasks.iter().map(|subtask| subtask.backend.figures().entries).sum()
+    }
+
+    /// The value state of that name; it comes into being at the first call.
+    ///
+    /// # Errors
+    ///
+    /// `incompatible` if the state exists with other types; the state is then untouched.
+    pub fn value_state<K: Key, V: Value, N: Namespace>(&mut self, name: &str) -> Result<ValueState<K, V, N, B>> {
+        ValueState::register(&mut self.subtasks, name)
+    }
+
+    /// Read access to a state.
+    #[must_use]
+    pub fn state<'j, K: Key, V: Value, N: Namespace>(
+        &'j self,
+        handle: &'j ValueState<K, V, N, B>,
+    ) -> StateRef<'j, K, V, N, B> {
+        StateRef { subtasks: &self.subtasks, routing: &self.routing, handle }
+    }
+
+    /// Read and write access to a state.
+    #[must_use]
+    pub fn state_mut<'j, K: Key, V: Value, N: Namespace>(
+        &'j mut self,
+        handle: &'j ValueState<K, V, N, B>,
+    ) -> StateMut<'j, K, V, N, B> {
+        StateMut { subtasks: &mut self.subtasks, routing: &self.routing, handle }
+    }
+
+    fn unknown_subtask(&self, subtask: u32) -> Error {
+        Error::invalid_argument(format!(
+            "job {} has no subtask {subtask}; its subtasks are 0 to {}",
+            self.name,
+            self.routing.subtasks() - 1
+        ))
+    }
+}

@@ -1,0 +1,119 @@
+//! What a checkpoint was: figures for its caller, for metrics and for scripts.
+//!
+//! Owns: adding up what the parts say. Does not own: measuring (`attempt`, `upload`), the store's own count of bytes
+//! ([`lowtide_format::CountingStore`]).
+
+use std::time::Duration;
+
+use lowtide_format::{CheckpointId, CheckpointKind, Manifest};
+
+use super::Job;
+use crate::backend::Backend;
+use crate::coordinator::Acknowledgement;
+
+/// The figures of one completed checkpoint, all subtasks together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointFigures {
+    /// The checkpoint.
+    pub id: CheckpointId,
+    /// Ordinary, full, or a savepoint.
+    pub kind: CheckpointKind,
+    /// The base of its deltas, the oldest if subtasks differ; none if everything was written.
+    pub base: Option<CheckpointId>,
+    /// The synchronous phase: the longest of a subtask, since they freeze side by side in a cluster.
+    pub pause: Duration,
+    /// The asynchronous phase, writing and uploading: the longest of a subtask.
+    pub write: Duration,
+    /// Bytes of the data files it uploaded.
+    pub new_bytes: u64,
+    /// Bytes of the data files it lists that earlier checkpoints uploaded.
+    pub referenced_bytes: u64,
+    /// Puts in the files it wrote, rewritten ones among them.
+    pub puts: u64,
+    /// Tombstones in the files it wrote.
+    pub tombstones: u64,
+    /// Clears in the files it wrote.
+    pub clears: u64,
+    /// Puts that were written again although unchanged, to empty old segments.
+    pub rewritten: u64,
+    /// Encoded bytes of those.
+    pub rewritten_bytes: u64,
+    /// Records set aside because they were changed before they were written.
+    pub set_aside: u64,
+    /// Files that its manifest lists.
+    pub segments: u64,
+    /// Elements of all subtasks' chains; a file that two subtasks list counts twice.
+    pub elements: u64,
+    /// Entries of all states.
+    pub entries: u64,
+}
+
+/// What the acknowledged parts of a pending checkpoint say that its manifest will not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Parts {
+    pause: Duration,
+    write: Duration,
+    rewritten: u64,
+    rewritten_bytes: u64,
+    set_aside: u64,
+}
+
+impl Parts {
+    pub(super) fn add(&mut self, part: &Acknowledgement, pause: Duration, write: Duration) {
+        self.pause = self.pause.max(pause);
+        self.write = self.write.max(write);
+        self.rewritten += part.figures.rewritten;
+        self.rewritten_bytes += part.figures.rewritten_bytes;
+        self.set_aside += part.figures.set_aside;
+    }
+}
+
+impl CheckpointFigures {
+    fn of(manifest: &Manifest, parts: Parts) -> Self {
+        let Parts { pause, write, rewritten, rewritten_bytes, set_aside } = parts;
+        let id = manifest.checkpoint;
+        let (own, earlier): (Vec<_>, Vec<_>) = manifest.files.iter().partition(|file| file.checkpoint == id);
+        Self {
+            id,
+            kind: manifest.kind,
+            base: manifest.base,
+            pause,
+            write,
+            new_bytes: own.iter().map(|file| file.entry.length).sum(),
+            referenced_bytes: earlier.iter().map(|file| file.entry.length).sum(),
+            puts: own.iter().map(|file| file.puts()).sum(),
+            tombstones: own.iter().map(|file| file.tombstones()).sum(),
+            clears: own.iter().map(|file| file.clears()).sum(),
+            rewritten,
+            rewritten_bytes,
+            set_aside,
+            segments: manifest.files.len() as u64,
+            elements: manifest.subtasks.iter().map(|part| part.elements.len() as u64).sum(),
+            entries: manifest.subtasks.iter().map(|part| part.entries).sum(),
+        }
+    }
+}
+
+impl<B: Backend> Job<B> {
+    /// The figures of a checkpoint that this job has completed, once; none if it is not complete.
+    pub(super) fn take_figures(&mut self, id: CheckpointId) -> Option<CheckpointFigures> {
+        let manifest = self.coordinator.manifest(id)?;
+        let figures = CheckpointFigures::of(&manifest, self.parts.remove(&id)?);
+        tracing::info!(
+            job = %self.name,
+            checkpoint = %id,
+            pause_us = figures.pause.as_micros() as u64,
+            write_ms = figures.write.as_millis() as u64,
+            new_bytes = figures.new_bytes,
+            referenced_bytes = figures.referenced_bytes,
+            puts = figures.puts,
+            tombstones = figures.tombstones,
+            rewritten = figures.rewritten,
+            set_aside = figures.set_aside,
+            segments = figures.segments,
+            entries = figures.entries,
+            "checkpoint complete"
+        );
+        Some(figures)
+    }
+}

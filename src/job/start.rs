@@ -1,0 +1,262 @@
+//! Starting a job: empty, from its own directory, or from a checkpoint of another job.
+//!
+//! Owns: the order of reading, restoring and taking over. Does not own: taking over (`coordinator`), reading
+//! and decoding (`restore`).
+//!
+//! A recovery takes over first and reads then, so that nothing can be published in between. A restore reads first:
+//! if that fails, nothing has been claimed or abandoned. What it reads may meanwhile be let go by the job that
+//! runs; then it starts over with a newer checkpoint, and never goes on with a part.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::TryStreamExt;
+use lowtide_format::{CheckpointId, Store};
+
+use super::routing::Routing;
+use super::{Job, JobBuilder, JobOptions, Notices, Subtask};
+use crate::backend::{Assignment, Backend};
+use crate::coordinator::{Claim, Coordinator, CoordinatorOptions, PublishedCheckpoint, Recovered, Start, read_published};
+use crate::error::{Error, ErrorKind, Result};
+use crate::restore::{ProgressSink, RestoreSource};
+
+/// How often a restore starts over because the checkpoint it reads was let go meanwhile.
+const STARTS_OVER_MAX: usize = 10;
+
+/// What a restore does about a checkpoint that is damaged or incomplete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDamage {
+    /// Fails with an error that names the object.
+    #[default]
+    Refuse,
+    /// Takes the next older completed checkpoint, with a warning.
+    FallBack,
+}
+
+/// Which checkpoint a job is restored from, and what becomes of it.
+#[derive(Clone, Debug)]
+pub struct RestoreFrom {
+    /// The source's directory in the store, relative to its root.
+    pub directory: String,
+    /// The checkpoint or savepoint; none takes the newest completed checkpoint.
+    pub checkpoint: Option<CheckpointId>,
+    /// Whether the new job owns it.
+    pub claim: Claim,
+    /// What to do if it is damaged.
+    pub on_damage: OnDamage,
+    /// Told how far the restore is.
+    pub progress: Option<ProgressSink>,
+}
+
+impl RestoreFrom {
+    /// The newest completed checkpoint of the job in `directory`, not claimed; damage is refused.
+    #[must_use]
+    pub fn latest(directory: &str) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            checkpoint: None,
+            claim: Claim::NoClaim,
+            on_damage: OnDamage::Refuse,
+            progress: None,
+        }
+    }
+}
+
+/// Backends that hold what a checkpoint held.
+struct Restored<B> {
+    backends: Vec<B>,
+    from: PublishedCheckpoint,
+}
+
+impl<B: Backend> JobBuilder<B> {
+    /// Starts an empty job in a directory that holds no checkpoint and no savepoint.
+    ///
+    /// # Errors
+    ///
+    /// `not-empty` if it does; `store` if that could not be found out.
+    pub async fn create(self, store: &Store) -> Result<Job<B>> {
+        self.create_as(store, Start::Fresh { force: false }).await
+    }
+
+    /// Starts an empty job whatever the directory holds: that is neither owned nor deleted, and ids go on.
+    ///
+    /// # Errors
+    ///
+    /// `store` if the directory could not be read.
+    pub async fn create_forced(self, store: &Store) -> Result<Job<B>> {
+        self.create_as(store, Start::Fresh { force: true }).await
+    }
+
+    async fn create_as(self, store: &Store, start: Start) -> Result<Job<B>> {
+        let routing = Routing::even(self.options.subtasks, self.options.key_group_count()?)?;
+        let backends = routing
+            .assignments()
+            .map(|assignment| B::open(&self.options.backend, assignment))
+            .collect::<Result<Vec<_>>>()?;
+        let store = store.sub(&self.directory)?;
+        let (coordinator, _) = self.start_coordinator(&store, &routing, start).await?;
+        Ok(self.assemble(store, routing, backends, coordinator))
+    }
+
+    /// Starts the job again from the newest completed checkpoint of its directory, which it takes over.
+    ///
+    /// # Errors
+    ///
+    /// `not-found` if there is none; `missing`, `corrupt` and `incompatible` naming the object; `store` if
+    /// reading failed.
+    pub async fn recover(self, store: &Store) -> Result<Job<B>> {
+        let store = store.sub(&self.directory)?;
+        let routing = Routing::even(self.options.subtasks, self.options.key_group_count()?)?;
+        let (coordinator, recovered) = self.start_coordinator(&store, &routing, Start::Recover).await?;
+        let Some(from) = recovered.latest() else {
+            return Err(Error::not_found(format!("job {} has no completed checkpoint to recover from", self.name)));
+        };
+        let backends = self.restore_backends(&store, &routing, &from, None).await?;
+        let mut job = self.assemble(store, routing, backends, coordinator);
+        job.restored = Some(from.id());
+        Ok(job)
+    }
+
+    /// Recovers the job if its directory holds a completed checkpoint, and starts it empty if it holds nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`JobBuilder::create`] and [`JobBuilder::recover`]; a directory that cannot be read is an error, never
+    /// an empty start.
+    pub async fn open(self, store: &Store) -> Result<Job<B>> {
+        let directory = store.sub(&self.directory)?;
+        if read_published(&directory).await?.checkpoints.is_empty() {
+            self.create(store).await
+        } else {
+            self.recover(store).await
+        }
+    }
+
+    /// Starts the job from a completed checkpoint or savepoint of a job, whether that runs or not.
+    ///
+    /// Not claimed (the default), the job writes into its own directory, nothing of the source is ever deleted,
+    /// and its first checkpoint is full. Claimed, it goes on in the source's directory and owns what is there.
+    ///
+    /// # Errors
+    ///
+    /// `not-found` if there is no such checkpoint; `missing`, `corrupt` and `incompatible` naming the object;
+    /// `not-empty` if the own directory of a job that does not claim holds checkpoints; `store`.
+    pub async fn restore(mut self, store: &Store, from: RestoreFrom) -> Result<Job<B>> {
+        let source = store.sub(&from.directory)?;
+        let routing = Routing::even(self.options.subtasks, self.options.key_group_count()?)?;
+        let restored = self.read_source(&source, &routing, &from).await?;
+        let target = match from.claim {
+            Claim::Claim => source,
+            Claim::NoClaim => store.sub(&self.directory)?,
+        };
+        if from.claim == Claim::Claim {
+            self.directory = from.directory;
+        }
+        let id = restored.from.id();
+        let start = Start::Restore { from: restored.from, claim: from.claim };
+        let (coordinator, _) = self.start_coordinator(&target, &routing, start).await?;
+        let mut job = self.assemble(target, routing, restored.backends, coordinator);
+        job.restored = Some(id);
+        Ok(job)
+    }
+
+    /// Reads the wanted checkpoint, starting over if it was let go meanwhile, falling back if that was asked for.
+    async fn read_source(&self, source: &Store, routing: &Routing, from: &RestoreFrom) -> Result<Restored<B>> {
+        let mut tried: Option<CheckpointId> = None;
+        for _ in 0..STARTS_OVER_MAX {
+            let published = read_published(source).await?;
+            let candidates = wanted(&published, from)?;
+            // Nothing new has appeared since the last attempt: what is missing stays missing.
+            let newest = candidates.first().map(PublishedCheckpoint::id);
+            if tried.is_some() && newest <= tried {
+                break;
+            }
+            tried = newest;
+            match self.read_first_sound(source, routing, from, candidates).await {
+                Err(error) if error.kind() == ErrorKind::Missing && from.checkpoint.is_none() => {
+                    tracing::warn!(error = %error, "a file is gone, looking for a newer checkpoint");
+                    if read_published(source).await?.latest_id() == newest {
+                        return Err(error);
+                    }
+                }
+                other => return other,
+            }
+        }
+        Err(Error::not_found(format!("no checkpoint in {} stayed long enough to be read", from.directory)))
+    }
+
+    async fn read_first_sound(
+        &self,
+        source: &Store,
+        routing: &Routing,
+        from: &RestoreFrom,
+        candidates: Vec<PublishedCheckpoint>,
+    ) -> Result<Restored<B>> {
+        let mut first_failure = None;
+        for candidate in candidates {
+            match self.restore_backends(source, routing, &candidate, from.progress.clone()).await {
+                Ok(backends) => return Ok(Restored { backends, from: candidate }),
+                Err(error) if from.on_damage == OnDamage::FallBack && error.is_damage() => {
+                    tracing::warn!(checkpoint = %candidate.id(), error = %error, "falling back to an older checkpoint");
+                    first_failure.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(first_failure.unwrap_or_else(|| Error::not_found(format!("{} has no checkpoint", from.directory))))
+    }
+
+    async fn restore_backends(
+        &self,
+        store: &Store,
+        routing: &Routing,
+        from: &PublishedCheckpoint,
+        progress: Option<ProgressSink>,
+    ) -> Result<Vec<B>> {
+        let manifest = from.manifest(store).await?;
+        if manifest.key_groups != routing.key_groups() {
+            return Err(Error::incompatible(format!(
+                "{} has {} key groups, the job asks for {}; the number is fixed for the life of a job",
+                from.id(),
+                manifest.key_groups,
+                routing.key_groups()
+            )));
+        }
+        let source = RestoreSource::new(store.clone(), manifest, self.options.read.clone(), progress);
+        let assignments: Vec<Assignment> = routing.assignments().collect();
+        futures::stream::iter(assignments)
+            .map(|assignment| B::restore(&self.options.backend, assignment, &source))
+            .buffered(self.options.read.subtasks_max.max(1))
+            .try_collect()
+            .await
+    }
+
+    async fn start_coordinator(
+        &self,
+        store: &Store,
+        routing: &Routing,
+        start: Start,
+    ) -> Result<(Coordinator, Recovered)> {
+        let options = coordinator_options(&self.name, &self.options, routing);
+        Coordinator::start(store.clone(), options, start, self.clock.now(), self.uploads.clone()).await
+    }
+
+    fn assemble(self, store: Store, routing: Routing, backends: Vec<B>, coordinator: Coordinator) -> Job<B> {
+        Job {
+            name: self.name,
+            options: self.options,
+            store,
+            routing,
+            subtasks: backends.into_iter().map(Subtask::new).collect(),
+            coordinator,
+            clock: self.clock,
+            uploads: self.uploads,
+            notices: Notices::Delivered,
+            held: None,
+            leftovers: Vec::new(),
+            parts: BTreeMap::new(),
+            restored: None,
+        }
+    }
+}

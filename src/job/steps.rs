@@ -1,0 +1,323 @@
+//! The steps of a checkpoint, one at a time.
+//!
+//! Owns: the order of messages between subtasks and coordinator, and what each does to the attempts. Does not
+//! own: what the coordinator makes of a message (`coordinator`), the upload (`upload`).
+
+use std::time::Duration;
+
+use lowtide_format::{CheckpointId, CheckpointKind, Generation};
+
+use super::attempt::{Attempt, Phase};
+use super::background::Writer;
+use super::{Job, Notices};
+use crate::backend::{Backend, FreezeRequest};
+use crate::coordinator::{Acknowledgement, Event, Trigger};
+use crate::error::{Error, Result};
+
+/// What came of one step: events in the order in which they happened, and what failed, if something did.
+///
+/// A step that fails can still have events: a failed write fails the attempt, and the checkpoint is aborted.
+#[derive(Debug, Default)]
+#[must_use = "a step can have failed"]
+pub struct Step {
+    /// What happened.
+    pub events: Vec<Event>,
+    /// What went wrong.
+    pub failure: Option<Error>,
+}
+
+impl Step {
+    fn of(events: Vec<Event>) -> Self {
+        Self { events, failure: None }
+    }
+
+    pub(super) fn failed(failure: Error) -> Self {
+        Self { events: Vec::new(), failure: Some(failure) }
+    }
+
+    fn ignored(id: CheckpointId) -> Self {
+        Self::of(vec![Event::Ignored(id)])
+    }
+
+    pub(super) fn append(&mut self, other: Self) {
+        self.events.extend(other.events);
+        self.failure = self.failure.take().or(other.failure);
+    }
+
+    /// The events, or the failure.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong, events or not.
+    pub fn into_result(self) -> Result<Vec<Event>> {
+        self.failure.map_or(Ok(self.events), Err)
+    }
+}
+
+/// Messages that wait for a coordinator that stands still, in order.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    messages: Vec<Message>,
+}
+
+/// What a subtask or a user tells the coordinator about a checkpoint.
+#[derive(Debug)]
+enum Message {
+    Acknowledge { id: CheckpointId, generation: Generation, subtask: u32, part: Box<Acknowledgement> },
+    Decline { id: CheckpointId, generation: Generation, subtask: u32 },
+    Abort(CheckpointId),
+    Expire(CheckpointId),
+}
+
+impl<B: Backend> Job<B> {
+    /// Triggers a checkpoint: the synchronous phase on all subtasks. Touches memory only.
+    ///
+    /// # Errors
+    ///
+    /// `invalid-argument` beyond the number of concurrent checkpoints or while the coordinator is held, `fenced`
+    /// once another coordinator has taken over.
+    pub fn trigger(&mut self, kind: CheckpointKind) -> Result<Trigger> {
+        if self.held.is_some() {
+            return Err(Error::invalid_argument("the coordinator stands still; release it first"));
+        }
+        let trigger = self.coordinator.trigger(kind, self.clock.now())?;
+        match self.freeze_all(&trigger) {
+            Ok(()) => Ok(trigger),
+            Err(error) => {
+                // Nothing was written, so that nothing has to be deleted.
+                let events = self.coordinator.abort_untriggered(trigger.id, self.clock.now());
+                self.deliver(&events);
+                Err(error)
+            }
+        }
+    }
+
+    fn freeze_all(&mut self, trigger: &Trigger) -> Result<()> {
+        let span = tracing::debug_span!("freeze", job = %self.name, checkpoint = %trigger.id);
+        let _entered = span.enter();
+        for (subtask, base) in self.subtasks.iter_mut().zip(&trigger.bases) {
+            let request = FreezeRequest { id: trigger.id, base: *base, kind: trigger.kind };
+            let begun = self.clock.monotonic();
+            let snapshot = subtask.backend.freeze(request)?;
+            let pause = self.clock.monotonic().saturating_sub(begun);
+            let attempt = Attempt::frozen(snapshot, trigger.generation, trigger.kind, pause);
+            subtask.attempts.insert(trigger.id, attempt);
+        }
+        Ok(())
+    }
+
+    /// Takes the snapshot of one subtask out of the job, to be written anywhere; none if the checkpoint is no
+    /// longer pending.
+    ///
+    /// # Errors
+    ///
+    /// `invalid-argument` for an unknown subtask and for a snapshot that was taken before.
+    pub fn writer(&mut self, id: CheckpointId, subtask: u32) -> Result<Option<Writer<B>>> {
+        let request = self.upload_request()?;
+        let unknown = self.unknown_subtask(subtask);
+        let place = self.subtasks.get_mut(subtask as usize).ok_or(unknown)?;
+        let Some(attempt) = place.attempts.get_mut(&id) else { return Ok(None) };
+        match std::mem::replace(&mut attempt.phase, Phase::Writing) {
+            Phase::Frozen(snapshot) => {
+                let request = crate::upload::UploadRequest {
+                    ledger: attempt.ledger.clone(),
+                    cancel: attempt.cancel.clone(),
+                    ..request
+                };
+                Ok(Some(Writer::new(snapshot, id, subtask, request, self.clock.clone())))
+            }
+            other => {
+                attempt.phase = other;
+                Err(Error::invalid_argument(format!("subtask {subtask} has written {id} or is writing it")))
+            }
+        }
+    }
+
+    /// Writes and uploads one subtask's part: the asynchronous phase. A failure declines the checkpoint.
+    ///
+    /// Dropping the future stops the writer; the checkpoint then stays pending until it is aborted or expires.
+    pub async fn write(&mut self, id: CheckpointId, subtask: u32) -> Step {
+        match self.writer(id, subtask) {
+            Ok(Some(writer)) => {
+                let (uploaded, took) = writer.run().await;
+                self.written(id, subtask, uploaded, took).await
+            }
+            Ok(None) => Step::ignored(id),
+            Err(error) => Step::failed(error),
+        }
+    }
+
+    /// Takes back what a writer made; a failure declines the checkpoint.
+    pub(super) async fn written(
+        &mut self,
+        id: CheckpointId,
+        subtask: u32,
+        uploaded: Result<Acknowledgement>,
+        took: Duration,
+    ) -> Step {
+        let attempt = self.subtasks.get_mut(subtask as usize).and_then(|place| place.attempts.get_mut(&id));
+        let Some(attempt) = attempt else { return Step::ignored(id) };
+        attempt.write = took;
+        match uploaded {
+            Ok(uploaded) => {
+                attempt.phase = Phase::Written(Box::new(uploaded));
+                Step::default()
+            }
+            Err(failure) => {
+                tracing::warn!(job = %self.name, checkpoint = %id, subtask, error = %failure, "write failed");
+                let generation = attempt.generation;
+                let mut step = Step::failed(failure);
+                step.append(self.tell(Message::Decline { id, generation, subtask }).await);
+                step
+            }
+        }
+    }
+
+    /// Delivers one subtask's acknowledgement; the last one publishes the checkpoint.
+    pub async fn acknowledge(&mut self, id: CheckpointId, subtask: u32) -> Step {
+        let unknown = self.unknown_subtask(subtask);
+        let Some(place) = self.subtasks.get_mut(subtask as usize) else { return Step::failed(unknown) };
+        let Some(attempt) = place.attempts.get_mut(&id) else { return Step::ignored(id) };
+        match std::mem::replace(&mut attempt.phase, Phase::Acknowledged) {
+            Phase::Written(uploaded) => {
+                let acknowledgement = *uploaded;
+                let (pause, write, generation) = (attempt.pause, attempt.write, attempt.generation);
+                self.parts.entry(id).or_default().add(&acknowledgement, pause, write);
+                let part = Box::new(acknowledgement);
+                self.tell(Message::Acknowledge { id, generation, subtask, part }).await
+            }
+            Phase::Acknowledged => Step::ignored(id),
+            other => {
+                attempt.phase = other;
+                Step::failed(Error::invalid_argument(format!("subtask {subtask} has not written {id} yet")))
+            }
+        }
+    }
+
+    /// One subtask says that it cannot take part: the checkpoint is aborted.
+    pub async fn decline(&mut self, id: CheckpointId, subtask: u32) -> Step {
+        let unknown = self.unknown_subtask(subtask);
+        let Some(place) = self.subtasks.get(subtask as usize) else { return Step::failed(unknown) };
+        let Some(attempt) = place.attempts.get(&id) else { return Step::ignored(id) };
+        let generation = attempt.generation;
+        self.tell(Message::Decline { id, generation, subtask }).await
+    }
+
+    /// Gives a pending checkpoint up.
+    pub async fn abort(&mut self, id: CheckpointId) -> Step {
+        self.tell(Message::Abort(id)).await
+    }
+
+    /// Gives a pending checkpoint up as if its time had run out.
+    pub async fn expire(&mut self, id: CheckpointId) -> Step {
+        self.tell(Message::Expire(id)).await
+    }
+
+    /// The coordinator stands still, as a paused process would: messages wait. Test support.
+    pub fn hold(&mut self) {
+        self.held.get_or_insert_default();
+    }
+
+    /// A held coordinator goes on, with the messages that wait for it.
+    pub async fn release(&mut self) -> Step {
+        let mut step = Step::default();
+        for message in self.held.take().unwrap_or_default().messages {
+            step.append(self.tell(message).await);
+        }
+        step
+    }
+
+    /// From now on subtasks do not hear of completed and aborted checkpoints. Test support.
+    pub fn mute(&mut self) {
+        self.notices = Notices::Lost;
+    }
+
+    /// From now on subtasks hear of completed and aborted checkpoints again.
+    pub fn unmute(&mut self) {
+        self.notices = Notices::Delivered;
+    }
+
+    /// Gives a message to the coordinator, or keeps it while the coordinator stands still.
+    async fn tell(&mut self, message: Message) -> Step {
+        if let Some(held) = &mut self.held {
+            held.messages.push(message);
+            return Step::default();
+        }
+        let now = self.clock.now();
+        let coordinator = &mut self.coordinator;
+        let answer = match message {
+            Message::Acknowledge { id, generation, subtask, part } => {
+                coordinator.acknowledge(id, generation, subtask, *part, now).await
+            }
+            Message::Decline { id, generation, subtask } => {
+                coordinator.decline(id, generation, subtask, now).await
+            }
+            Message::Abort(id) => coordinator.abort(id, now).await,
+            Message::Expire(id) => coordinator.expire_one(id, now).await,
+        };
+        match answer {
+            Ok(events) => {
+                self.deliver(&events);
+                self.delete_leftovers().await;
+                Step::of(events)
+            }
+            Err(error) => Step::failed(error),
+        }
+    }
+
+    /// Tells subtasks what has become of checkpoints, unless notices are lost.
+    fn deliver(&mut self, events: &[Event]) {
+        let mode = self.options.base_mode;
+        for event in events {
+            if let Event::Aborted(id, _) = event {
+                self.parts.remove(id);
+            }
+            if self.notices == Notices::Lost {
+                continue;
+            }
+            match event {
+                Event::Completed(id) => {
+                    let lowest = self.coordinator.lowest_retained().unwrap_or(*id);
+                    for subtask in &mut self.subtasks {
+                        subtask.backend.completed(*id, lowest);
+                        let overtaken = |attempt: &Attempt<_>| attempt.kind != CheckpointKind::Savepoint;
+                        let gone: Vec<_> = subtask
+                            .attempts
+                            .range(..=*id)
+                            .filter(|(other, attempt)| *other == id || overtaken(attempt))
+                            .map(|(other, _)| *other)
+                            .collect();
+                        for other in gone {
+                            if let Some(attempt) = subtask.attempts.remove(&other) {
+                                self.leftovers.extend(attempt.end());
+                            }
+                        }
+                    }
+                }
+                Event::Aborted(id, _) => {
+                    for subtask in &mut self.subtasks {
+                        subtask.backend.aborted(*id, mode);
+                        if let Some(attempt) = subtask.attempts.remove(id) {
+                            self.leftovers.extend(attempt.end());
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Deletes what ended attempts have left; what cannot be deleted now is tried again next time.
+    pub(super) async fn delete_leftovers(&mut self) {
+        if self.leftovers.is_empty() {
+            return;
+        }
+        let names = std::mem::take(&mut self.leftovers);
+        for (name, outcome) in self.store.delete(names).await {
+            if let Err(error) = outcome {
+                tracing::warn!(job = %self.name, object = %name, error = %error, "delete failed, will try again");
+                self.leftovers.push(name);
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The asynchronous phase of one subtask: its snapshot is written on a thread of its own, and the files go to
+//! the store while it is being written.
+//!
+//! Owns: the hand-over from the writer to the store, with bounded memory; the list of names that an attempt has
+//! begun to upload. Does not own: what is in the files (the backend), when they are deleted (the job, on abort;
+//! the coordinator, once published).
+//!
+//! # Rules
+//!
+//! - U1. A name is in the ledger before the first byte of its object can exist, so that the abort of an attempt
+//!   can delete whatever it has left.
+//! - U2. At most `uploads_max` files are on their way, one waits and one is being made.
+//! - U3. Dropping the future stops the writer, which lets go of its snapshot; nothing is acknowledged.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use lowtide_format::{FileEntry, ObjectName, Store, UploadId, path, xxh3};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tracing::Instrument;
+
+use crate::backend::{CancelFlag, NewFile, Snapshot, WriteOptions};
+use crate::coordinator::Acknowledgement;
+use crate::error::{Error, Result};
+
+/// The names under which an attempt has begun to upload; none once it is closed. Clones share the list.
+#[derive(Clone, Debug)]
+pub(crate) struct Ledger(Arc<Mutex<Option<Vec<ObjectName>>>>);
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Some(Vec::new()))))
+    }
+}
+
+impl Ledger {
+    fn begin(&self, name: ObjectName) -> Result<()> {
+        let mut names = self.0.lock();
+        names.as_mut().ok_or_else(ended)?.push(name);
+        Ok(())
+    }
+
+    /// All names so far; no upload can begin afterwards.
+    pub(crate) fn close(&self) -> Vec<ObjectName> {
+        self.0.lock().take().unwrap_or_default()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.lock().is_none()
+    }
+}
+
+fn ended() -> Error {
+    Error::cancelled("the checkpoint attempt has ended")
+}
+
+/// Where and how the files of one attempt go.
+#[derive(Clone, Debug)]
+pub(crate) struct UploadRequest {
+    /// The job's directory.
+    pub(crate) store: Store,
+    /// Unique to this attempt of this subtask.
+    pub(crate) upload: UploadId,
+    /// Learns every name before it is used.
+    pub(crate) ledger: Ledger,
+    /// Files on their way at the same time, at least 1.
+    pub(crate) uploads_max: usize,
+    /// Stops the writer.
+    pub(crate) cancel: CancelFlag,
+}
+
+/// Sets the flag when the future that holds it is dropped (rule U3).
+struct CancelOnDrop(CancelFlag);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// Writes the snapshot and uploads its files; returns once all of them are in the store.
+///
+/// # Errors
+///
+/// What the writer or the store says, the first of them. The writer has let go of its snapshot by then.
+pub(crate) async fn write_and_upload<S: Snapshot>(snapshot: S, request: UploadRequest) -> Result<Acknowledgement> {
+    let _cancel_on_drop = CancelOnDrop(request.cancel.clone());
+    let (sender, files) = mpsc::channel(1);
+    let options = WriteOptions { cancel: request.cancel.clone() };
+    let span = tracing::Span::current();
+    let writer = tokio::task::spawn_blocking(move || span.in_scope(|| run_writer(snapshot, &options, &sender)));
+    let uploaded = upload_all(files, &request).await;
+    if uploaded.is_err() {
+        request.cancel.cancel();
+    }
+    // The channel is closed by now, so a writer that still runs stops at its next file.
+    let written = writer.await.map_err(|lost| Error::writer_lost(&lost))?;
+    let entries = uploaded?;
+    let snapshot = written?;
+    snapshot.finish(entries)
+}
+
+/// Runs on a blocking thread: hands the files over and gives the snapshot back if all went well.
+fn run_writer<S: Snapshot>(mut snapshot: S, options: &WriteOptions, sender: &mpsc::Sender<NewFile>) -> Result<S> {
+    let mut sink =
+        |file: NewFile| sender.blocking_send(file).map_err(|_closed| Error::cancelled("the upload has ended"));
+    snapshot.write(options, &mut sink)?;
+    Ok(snapshot)
+}
+
+/// Uploads what comes through the channel, in order of arrival, several at a time (rule U2).
+async fn upload_all(mut files: mpsc::Receiver<NewFile>, request: &UploadRequest) -> Result<Vec<FileEntry>> {
+    let mut entries: Vec<Option<FileEntry>> = Vec::new();
+    let mut running = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            biased;
+            Some(done) = running.next(), if !running.is_empty() => {
+                let (at, entry): (usize, FileEntry) = done?;
+                if let Some(place) = entries.get_mut(at) {
+                    *place = Some(entry);
+                }
+            }
+            file = files.recv(), if running.len() < request.uploads_max.max(1) => {
+                let Some(file) = file else { break };
+                let at = entries.len();
+                entries.push(None);
+                running.push(async move { upload_one(request, at, file).await.map(|entry| (at, entry)) });
+            }
+        }
+    }
+    while let Some(done) = running.next().await {
+        let (at, entry) = done?;
+        if let Some(place) = entries.get_mut(at) {
+            *place = Some(entry);
+        }
+    }
+    Ok(entries.into_iter().flatten().collect())
+}
+
+async fn upload_one(request: &UploadRequest, at: usize, file: NewFile) -> Result<FileEntry> {
+    let NewFile { kind, bytes } = file;
+    let object = path::data(request.upload, at, kind)?;
+    request.ledger.begin(object.clone())?;
+    let length = bytes.len() as u64;
+    let span = tracing::debug_span!("upload", object = %object, bytes = length);
+    let checksum = xxh3(&bytes);
+    request.store.put_data(&object, bytes).instrument(span).await?;
+    if request.ledger.is_closed() {
+        // Whoever closed it may have deleted the name before the object was there.
+        request.store.delete(vec![object]).await;
+        return Err(ended());
+    }
+    Ok(FileEntry { object, offset: 0, length, checksum, kind })
+}

@@ -1,0 +1,193 @@
+//! Runs script lines on the model: an interpreter of its own for the part of the language that the
+//! model knows.
+
+use super::model::{Id, Kind, Model, Options, Place};
+
+/// The model and what the lines so far have made of it.
+#[derive(Default)]
+pub struct Interpreter {
+    model: Option<Model>,
+    /// Jobs that were left behind by a restore that did not claim them: data objects they list.
+    left_behind: usize,
+}
+
+fn option<'a>(words: &mut Vec<&'a str>, name: &str) -> Option<&'a str> {
+    let at = words.iter().position(|word| word.split_once('=').is_some_and(|(n, _)| n == name))?;
+    words.remove(at).split_once('=').map(|(_, value)| value)
+}
+
+fn id(word: &str) -> Id {
+    word.strip_prefix("chk-").unwrap().parse().unwrap()
+}
+
+fn kind(words: &[&str]) -> Kind {
+    match words.first() {
+        None => Kind::Checkpoint,
+        Some(&"full") => Kind::Full,
+        Some(&"savepoint") => Kind::Savepoint,
+        Some(other) => panic!("kind {other}"),
+    }
+}
+
+impl Interpreter {
+    pub fn model(&mut self) -> &mut Model {
+        self.model.as_mut().unwrap()
+    }
+
+    /// What the line prints.
+    pub fn run(&mut self, line: &str) -> Vec<String> {
+        let mut words: Vec<&str> = line.split_whitespace().collect();
+        let command = words.remove(0);
+        match command {
+            "job" => {
+                self.model = Some(Model::new(options(&mut words)));
+                Vec::new()
+            }
+            "restore" => self.restore(&mut words),
+            "put" | "update" | "del" | "clear" | "get" | "dump" | "len" | "fill" => {
+                self.data(command, &mut words)
+            }
+            "checkpoint" => self.checkpoint(kind(&words)),
+            "trigger" => {
+                let printed = self.model().trigger(kind(&words));
+                vec![printed.unwrap_or("error invalid-argument: *".to_owned())]
+            }
+            "write" | "ack" => self.step(command, &mut words),
+            "decline" | "abort" | "expire" => vec![self.model().abort(id(words[0]))],
+            "stat" => vec![self.model().stat(id(words[0]))],
+            "chain" => vec![self.model().chain(id(words[0]))],
+            "failover" => self.model().failover(),
+            "crash" | "mute" | "unmute" => Vec::new(),
+            "objects" => {
+                let referenced = self.left_behind + self.model().referenced();
+                vec![format!("referenced={referenced} orphaned=0 missing=0 meta=*")]
+            }
+            other => panic!("the model does not know {other}"),
+        }
+    }
+
+    fn restore(&mut self, words: &mut Vec<&str>) -> Vec<String> {
+        let from = option(words, "from").unwrap();
+        let claim = option(words, "claim") == Some("claim");
+        let subtasks = option(words, "subtasks").map(|text| text.parse().unwrap());
+        let newest = |model: &Model| model.directory.retained.keys().next_back().copied();
+        let wanted = from.split_once('/').map(|(_, wanted)| id(wanted));
+        let Some(wanted) = wanted.or_else(|| newest(self.model())) else {
+            return vec!["error not-found: *".to_owned()];
+        };
+        if !claim {
+            self.left_behind += self.model().referenced();
+        }
+        let model = self.model();
+        let subtasks = subtasks.unwrap_or(model.options.subtasks);
+        let entries = model.restore(wanted, claim, subtasks);
+        vec![format!("restored chk-{wanted} entries={entries}")]
+    }
+
+    fn data(&mut self, command: &str, words: &mut Vec<&str>) -> Vec<String> {
+        let mut state = "s";
+        let mut namespace = None;
+        while let Some((name, value)) = words.first().and_then(|word| word.split_once('=')) {
+            match name {
+                "state" => state = value,
+                "ns" => namespace = Some(value),
+                _ => break,
+            }
+            words.remove(0);
+        }
+        let at = |key: &str| -> Place {
+            (state.to_owned(), namespace.unwrap_or_default().to_owned(), key.to_owned())
+        };
+        let model = self.model.as_mut().unwrap();
+        let mut printed = Vec::new();
+        match command {
+            "put" => words.iter().filter_map(|word| word.split_once('=')).for_each(|(key, value)| {
+                model.put(at(key), value);
+            }),
+            "update" => words.iter().filter_map(|word| word.split_once('=')).for_each(|(key, more)| {
+                model.update(&at(key), more);
+            }),
+            "del" => words.iter().for_each(|key| model.delete(&at(key))),
+            "clear" => model.clear(&(state.to_owned(), namespace.map(str::to_owned))),
+            "fill" => {
+                let (from, to) = words[1].split_once("..").unwrap();
+                for number in from.parse::<u64>().unwrap()..to.parse().unwrap() {
+                    model.put(at(&format!("{}{number:04}", words[0])), words[2]);
+                }
+            }
+            "get" => {
+                for key in words.iter() {
+                    printed.push(match model.get(&at(key)) {
+                        Some(value) => format!("{key}={value}"),
+                        None => format!("{key} absent"),
+                    });
+                }
+            }
+            "dump" => {
+                let entries = model.entries();
+                let wanted = namespace.unwrap_or_default();
+                let own = entries.iter().filter(|(at, _)| at.0 == state && at.1 == wanted);
+                let line: Vec<String> = own.map(|(at, value)| format!("{}={value}", at.2)).collect();
+                printed.push(if line.is_empty() { "(empty)".to_owned() } else { line.join(" ") });
+            }
+            _ => {
+                let count = model.entries().keys().filter(|at| at.0 == state).count();
+                printed.push(count.to_string());
+            }
+        }
+        printed
+    }
+
+    fn checkpoint(&mut self, kind: Kind) -> Vec<String> {
+        let model = self.model();
+        let Some(triggered) = model.trigger(kind) else {
+            return vec!["error invalid-argument: *".to_owned()];
+        };
+        let id = id(triggered.split_whitespace().next().unwrap());
+        let mut printed = Vec::new();
+        let subtasks = model.subtasks();
+        for subtask in 0..subtasks {
+            printed.extend(model.write(id, subtask));
+        }
+        for subtask in 0..subtasks {
+            printed.extend(model.acknowledge(id, subtask));
+        }
+        printed.push(model.stat(id));
+        printed
+    }
+
+    fn step(&mut self, command: &str, words: &mut Vec<&str>) -> Vec<String> {
+        let subtask = option(words, "subtask").map(|text| text.parse::<usize>().unwrap());
+        let id = id(words[0]);
+        let model = self.model();
+        if model.has_written(id, 0).is_none() {
+            return vec![format!("chk-{id} ignored")];
+        }
+        let all: Vec<usize> = match subtask {
+            Some(subtask) => vec![subtask],
+            None => (0..model.subtasks()).collect(),
+        };
+        let mut printed = Vec::new();
+        for one in all {
+            printed.extend(match command {
+                "write" => model.write(id, one),
+                _ => model.acknowledge(id, one),
+            });
+        }
+        printed
+    }
+}
+
+fn options(words: &mut Vec<&str>) -> Options {
+    let number = |words: &mut Vec<&str>, name, default: u16| {
+        option(words, name).map_or(default, |text| text.parse().unwrap())
+    };
+    Options {
+        subtasks: usize::from(number(words, "subtasks", 1)),
+        key_groups: number(words, "key-groups", 8),
+        retain: usize::from(number(words, "retain", 1)),
+        concurrent: usize::from(number(words, "concurrent", 8)),
+        always: option(words, "antimatter") == Some("always"),
+        acknowledged: option(words, "base") == Some("acknowledged"),
+    }
+}
