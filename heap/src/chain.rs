@@ -60,6 +60,9 @@ pub use facts::{ClearFact, SegmentFacts, SegmentNumber, StateIndex};
 pub use listing::{LivePuts, NextChain};
 pub use tally::{SpanCounts, TombstoneSpan, TombstoneTally};
 
+/// Checkpoint ids from the first to the second, both included.
+pub type IdInterval = (CheckpointId, CheckpointId);
+
 /// A segment and the key groups for which it is listed, with its live records as of the chain's freeze.
 #[derive(Clone, Debug)]
 pub struct Element {
@@ -73,9 +76,9 @@ pub struct Element {
     pub live_tombstones: u64,
     /// How many of its clears still void records of a listed older element.
     pub live_clears: u64,
-    /// The ids of listed older elements that its live tombstones hide something in, as disjoint closed intervals,
+    /// The ids of listed older elements that its live tombstones and clears are about, as disjoint intervals,
     /// ascending. While any of them is listed, rewriting puts alone does not empty this element.
-    pub matter: Vec<(CheckpointId, CheckpointId)>,
+    pub matter: Vec<IdInterval>,
 }
 
 impl Element {

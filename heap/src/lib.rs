@@ -1,3 +1,4 @@
 //! placeholder
 
 pub mod chain;
+pub mod rewrite;

@@ -7,7 +7,7 @@ use lowtide_format::{CheckpointId, KeyGroupSet};
 
 use super::facts::{ClearFact, SegmentFacts, SegmentNumber};
 use super::tally::TombstoneTally;
-use super::{Chain, Element};
+use super::{Chain, Element, IdInterval};
 
 /// Numbers of puts by segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,12 +72,11 @@ impl Chain {
             let (_, newer) = candidates.split_at(index + 1);
             let older = older_than(&listed, candidate.id());
             let mut element = candidate.clone();
-            let newer = || clears_newer_than(newer, element.facts.checkpoint);
-            let clears = element.facts.clears.iter();
-            let live_clears = clears.filter(|clear| clear_is_live(clear, older, newer())).count() as u64;
-            let (live_tombstones, matter) = live_tombstones(candidate, older, newer);
-            (element.live_tombstones, element.matter) = (live_tombstones, matter);
-            element.live_clears = live_clears;
+            let newer = || clears_newer_than(newer, candidate.id());
+            let mut matter = Vec::new();
+            element.live_tombstones = live_tombstones(candidate, older, newer, &mut matter);
+            element.live_clears = live_clears(candidate, older, newer, &mut matter);
+            element.matter = united(matter);
             if element.live() > 0 || element.id() == request.id {
                 listed.push(element);
             }
@@ -123,18 +122,26 @@ fn clears_newer_than(candidates: &[Element], id: CheckpointId) -> impl Iterator<
     newer.iter().flat_map(|element| &element.facts.clears)
 }
 
-fn clear_is_live<'a>(
-    clear: &ClearFact,
+/// The number of live clears; adds the ids of the elements that they void something in.
+fn live_clears<'a, I: Iterator<Item = &'a ClearFact>>(
+    element: &Element,
     older: &[Element],
-    newer: impl Iterator<Item = &'a ClearFact>,
-) -> bool {
-    let voids = |element: &Element| {
-        element.facts.may_hold(clear.state) && !element.key_groups.intersect(&clear.key_groups).is_empty()
-    };
-    older.iter().any(voids) && {
-        let covers = newer.filter(|newer| newer.covers(clear.state, clear.namespace.as_deref()));
-        !covered(&clear.key_groups, covers)
+    newer: impl Fn() -> I,
+    matter: &mut Vec<IdInterval>,
+) -> u64 {
+    let mut count = 0;
+    for clear in &element.facts.clears {
+        let voided = older.iter().filter(|older| {
+            older.facts.may_hold(clear.state) && !older.key_groups.intersect(&clear.key_groups).is_empty()
+        });
+        let mut voided = voided.map(|older| (older.id(), older.id())).peekable();
+        let covers = newer().filter(|newer| newer.covers(clear.state, clear.namespace.as_deref()));
+        if voided.peek().is_some() && !covered(&clear.key_groups, covers) {
+            count += 1;
+            matter.extend(voided);
+        }
     }
+    count
 }
 
 /// Whether the clears together cover all the key groups.
@@ -149,18 +156,18 @@ fn covered<'a>(key_groups: &KeyGroupSet, clears: impl Iterator<Item = &'a ClearF
     open.is_empty()
 }
 
-/// The number of live tombstones, and the ids of the elements that they hide something in.
+/// The number of live tombstones; adds the ids of the elements that they hide something in.
 fn live_tombstones<'a, I: Iterator<Item = &'a ClearFact>>(
     element: &Element,
     older: &[Element],
     newer: impl Fn() -> I,
-) -> (u64, Vec<(CheckpointId, CheckpointId)>) {
+    matter: &mut Vec<IdInterval>,
+) -> u64 {
     let tally: &TombstoneTally = &element.facts.tombstones;
-    let mut count = 0;
-    let mut matter = Vec::new();
     if tally.is_empty() || older.is_empty() {
-        return (count, matter);
+        return 0;
     }
+    let mut count = 0;
     for (state, namespace, spans) in tally.scopes() {
         let covers = newer().filter(|clear| clear.covers(state, Some(namespace)));
         if covered(&element.key_groups, covers) {
@@ -176,11 +183,11 @@ fn live_tombstones<'a, I: Iterator<Item = &'a ClearFact>>(
             }
         }
     }
-    (count, united(matter))
+    count
 }
 
 /// The same ids as disjoint intervals, ascending.
-fn united(mut intervals: Vec<(CheckpointId, CheckpointId)>) -> Vec<(CheckpointId, CheckpointId)> {
+fn united(mut intervals: Vec<IdInterval>) -> Vec<IdInterval> {
     intervals.sort_unstable();
     intervals.dedup_by(|next, kept| {
         let overlaps = next.0 <= kept.1;
