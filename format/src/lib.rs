@@ -16,6 +16,8 @@ mod section;
 mod segment;
 mod sequence;
 mod state;
+#[cfg(feature = "store")]
+mod store;
 mod version;
 
 pub use codec::{AutoCodec, Codec, CodecIdentity, DecodeLimits, Key, Lookup, Namespace, Value};
@@ -36,4 +38,9 @@ pub use segment::{
 };
 pub use sequence::{PublishedRef, RestoredFrom, SequenceMember, SequenceStep};
 pub use state::{StateDescriptor, StateKind};
+#[cfg(feature = "store")]
+pub use store::{
+    CountingStore, CreateOutcome, DeleteReport, ListedObject, Operation, Outcome, ReadError, Store,
+    StoreCounts, StoreError, StoreErrorKind, StoreOptions,
+};
 pub use version::{FORMAT_VERSION, FORMAT_VERSION_OLDEST};

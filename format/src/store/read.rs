@@ -1,0 +1,149 @@
+//! Reads that give all bytes asked for or an error.
+//!
+//! A body that is cut is resumed where it ended, of the same object: a store that knows entity tags refuses if it was
+//! replaced meanwhile.
+
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use object_store::{GetOptions, GetResult, GetResultPayload, ObjectStore};
+use std::ops::Range;
+
+use super::Store;
+use super::error::{BodyError, Operation, ReadError, StoreError, StoreErrorKind};
+use crate::codec::DecodeLimits;
+use crate::object_name::{FileEntry, ObjectName};
+
+/// A body is resumed this many times at most.
+const RESUMES_MAX: u32 = 4;
+
+impl Store {
+    /// The whole object, at most `limits.bytes_max` bytes of it: a longer one is refused before its body is read.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreErrorKind::NotFound`] only if it is certainly absent. Never short bytes.
+    pub async fn get(&self, name: &ObjectName, limits: DecodeLimits) -> Result<Bytes, StoreError> {
+        self.read(name, None, limits).await
+    }
+
+    /// The bytes `range` of the object.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::get`]; [`StoreErrorKind::Changed`] if the object ends before the range does.
+    pub async fn get_range(&self, name: &ObjectName, range: Range<u64>) -> Result<Bytes, StoreError> {
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let limits = DecodeLimits { bytes_max: range.end - range.start };
+        self.read(name, Some(range), limits).await
+    }
+
+    /// The bytes of a file that a manifest lists, with length and checksum verified.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Format`] if the bytes are others, [`ReadError::Store`] if they could not be read.
+    pub async fn get_file(&self, file: &FileEntry, limits: DecodeLimits) -> Result<Bytes, ReadError> {
+        let too_large = |error: crate::FormatError| error.in_object(file.object.as_str());
+        limits.check("file", file.length).map_err(too_large)?;
+        let Some(end) = file.offset.checked_add(file.length) else {
+            let name = file.object.as_str();
+            return Err(StoreError::of_body(name, StoreErrorKind::Changed, BodyError::OutOfRange).into());
+        };
+        let bytes = self.get_range(&file.object, file.offset..end).await?;
+        file.check(&bytes)?;
+        Ok(bytes)
+    }
+
+    /// Whether the object exists, and how long it is.
+    ///
+    /// # Errors
+    ///
+    /// Any failure to find out; absence is `None`.
+    pub async fn length(&self, name: &ObjectName) -> Result<Option<u64>, StoreError> {
+        let options = GetOptions { head: true, ..GetOptions::default() };
+        match self.inner.get_opts(&self.path(name.as_str()), options).await {
+            Ok(found) => Ok(Some(found.meta.size)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(source) => Err(StoreError::new(Operation::Get, name.as_str(), source)),
+        }
+    }
+
+    async fn read(
+        &self,
+        name: &ObjectName,
+        range: Option<Range<u64>>,
+        limits: DecodeLimits,
+    ) -> Result<Bytes, StoreError> {
+        let failed = |source| StoreError::new(Operation::Get, name.as_str(), source);
+        let body = |kind, source| StoreError::of_body(name.as_str(), kind, source);
+        let path = self.path(name.as_str());
+        let mut options = GetOptions { range: range.clone().map(Into::into), ..GetOptions::default() };
+        let mut found = self.inner.get_opts(&path, options).await.map_err(failed)?;
+        let wanted = range.unwrap_or(0..found.meta.size);
+        let need = wanted.end - wanted.start;
+        if need > limits.bytes_max {
+            let (bytes, bytes_max) = (need, limits.bytes_max);
+            return Err(body(StoreErrorKind::TooLarge, BodyError::TooLarge { bytes, bytes_max }));
+        }
+        if wanted.end > found.meta.size || found.range.start != wanted.start {
+            let have = found.meta.size.saturating_sub(wanted.start);
+            return Err(body(StoreErrorKind::Changed, BodyError::Short { need, have }));
+        }
+        let tag = found.meta.e_tag.clone();
+        let size = found.meta.size;
+        let mut whole = BytesMut::new();
+        for resumes in 0.. {
+            let cut = take_body(found, &mut whole, need).await;
+            let have = whole.len() as u64;
+            if have == need {
+                return Ok(whole.freeze());
+            }
+            if have > need {
+                return Err(body(StoreErrorKind::Changed, BodyError::Long { need }));
+            }
+            if resumes == RESUMES_MAX {
+                return Err(match cut {
+                    Some(source) => failed(source),
+                    None => body(StoreErrorKind::Transient, BodyError::Short { need, have }),
+                });
+            }
+            let rest = wanted.start + have..wanted.end;
+            options = GetOptions { range: Some(rest.into()), if_match: tag.clone(), ..GetOptions::default() };
+            found = self.inner.get_opts(&path, options).await.map_err(failed)?;
+            if found.meta.size != size || found.meta.e_tag != tag || found.range.start != wanted.start + have
+            {
+                return Err(body(StoreErrorKind::Changed, BodyError::Short { need, have }));
+            }
+        }
+        Ok(whole.freeze())
+    }
+}
+
+/// Appends what comes of a body, up to a little more than `need` bytes; returns why it ended, if it did not by itself.
+async fn take_body(found: GetResult, whole: &mut BytesMut, need: u64) -> Option<object_store::Error> {
+    let mut chunks = match found.payload {
+        GetResultPayload::Stream(chunks) => chunks,
+        // A local file is read in one piece instead of many small ones on the blocking pool.
+        _ => {
+            return match found.bytes().await {
+                Ok(bytes) => {
+                    whole.extend_from_slice(&bytes);
+                    None
+                }
+                Err(source) => Some(source),
+            };
+        }
+    };
+    while let Some(chunk) = chunks.next().await {
+        match chunk {
+            Ok(chunk) => whole.extend_from_slice(&chunk),
+            Err(source) => return Some(source),
+        }
+        if whole.len() as u64 > need {
+            break;
+        }
+    }
+    None
+}
