@@ -17,6 +17,7 @@ mod listing;
 mod meter;
 mod model;
 mod progress;
+mod report;
 mod steps;
 mod stopwatch;
 mod table;
@@ -59,7 +60,24 @@ pub struct CompareOptions {
     pub directory: PathBuf,
     /// Events after which the input ends; none: all.
     pub limit: Option<u64>,
+    /// Where a page with charts goes; none: nowhere.
+    pub report: Option<PathBuf>,
 }
+
+impl CompareOptions {
+    /// Where the checkpoints fall and the input ends.
+    fn cadence(&self) -> Cadence {
+        let usual = || self.input.checkpoint_every().and_then(NonZeroU64::new);
+        Cadence { every: self.checkpoint_every.or_else(usual), limit: self.limit }
+    }
+}
+
+/// How the figures are to be read, a line each.
+pub const NOTES: &str = "\
+bytes: counted in the store and by listing it, manifests and coordinator objects included
+÷ changed, ÷ delta, ÷ live: in stored bytes, as many per byte of key and value as a full copy of the final state takes;
+the first two leave out the first checkpoint, which every backend writes in full
+verified: every entry restored from the directory alone, compared with an independent model both ways";
 
 /// What came out of a comparison.
 #[derive(Clone, Debug)]
@@ -123,10 +141,8 @@ pub fn compare(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Comparison, CompareError> {
     refuse_twins(&options.backends)?;
-    let every = options.checkpoint_every.or(options.input.checkpoint_every().and_then(NonZeroU64::new));
-    let cadence = Cadence { every, limit: options.limit };
     refuse_occupied(&options.directory)?;
-    let course = Course::read(&options.input, cadence, progress)?;
+    let course = Course::read(&options.input, options.cadence(), progress)?;
     fs::create_dir_all(&options.directory)
         .map_err(|source| CompareError::Directory { directory: options.directory.clone(), source })?;
     let mut comparison = Comparison { checkpoints: Vec::new(), summaries: Vec::new() };
@@ -136,6 +152,10 @@ pub fn compare(
             trial::run(entrant.as_ref(), &course, &options.directory, progress)?;
         comparison.checkpoints.extend(checkpoints);
         comparison.summaries.push(summary);
+    }
+    if let Some(directory) = &options.report {
+        report::write(&comparison, options, directory)
+            .map_err(|source| CompareError::Figures { file: directory.clone(), source })?;
     }
     Ok(comparison)
 }

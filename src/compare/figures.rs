@@ -58,6 +58,14 @@ pub struct CheckpointFigures {
     pub live_bytes: u64,
 }
 
+impl CheckpointFigures {
+    /// Data bytes in the directory ÷ stored bytes of the live state; zero if nothing is live.
+    pub fn retained_over_live(&self, density: f64) -> f64 {
+        let data_bytes = self.referenced_bytes + self.new_bytes - self.meta_bytes;
+        ratio(data_bytes as f64, self.live_bytes as f64 * density)
+    }
+}
+
 /// How one backend did.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
@@ -67,6 +75,13 @@ pub struct Summary {
     pub events: u64,
     /// Events per second while feeding, checkpoints not counted.
     pub updates_per_s: f64,
+    /// Median time of one event fed alone, in microseconds.
+    pub access_p50_us: f64,
+    /// 99th percentile of these times, in microseconds.
+    pub access_p99_us: f64,
+    /// The times themselves, one of some hundred events each, in microseconds.
+    #[serde(skip)]
+    pub access_us: Vec<f64>,
     /// Checkpoints taken.
     pub checkpoints: u64,
     /// Median pause in microseconds.
@@ -118,10 +133,12 @@ pub struct Summary {
 }
 
 /// What a trial measures besides its checkpoints.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Measured {
     /// Time spent feeding.
     pub(super) feeding: Duration,
+    /// Times of single events, in microseconds.
+    pub(super) access_us: Vec<f64>,
     /// Stored data bytes of the final state written as a whole.
     pub(super) full_bytes: u64,
     /// Data bytes and objects in the directory at the end.
@@ -134,9 +151,10 @@ pub(super) struct Measured {
 
 impl Summary {
     /// Sums up a trial. With no checkpoint every figure that needs one is zero.
-    pub(super) fn of(backend: &str, checkpoints: &[CheckpointFigures], measured: &Measured) -> Self {
+    pub(super) fn of(backend: &str, checkpoints: &[CheckpointFigures], mut measured: Measured) -> Self {
         let mut pauses: Vec<f64> = checkpoints.iter().map(|figures| figures.pause_us).collect();
         pauses.sort_by(f64::total_cmp);
+        measured.access_us.sort_by(f64::total_cmp);
         let sum = |of: fn(&CheckpointFigures) -> u64| checkpoints.iter().map(of).sum::<u64>();
         let events = sum(|figures| figures.events);
         let written_bytes = sum(|figures| figures.new_bytes);
@@ -151,6 +169,9 @@ impl Summary {
             backend: backend.to_owned(),
             events,
             updates_per_s: ratio(events as f64, measured.feeding.as_secs_f64()),
+            access_p50_us: percentile(&measured.access_us, 0.50),
+            access_p99_us: percentile(&measured.access_us, 0.99),
+            access_us: measured.access_us,
             checkpoints: checkpoints.len() as u64,
             pause_p50_us: percentile(&pauses, 0.50),
             pause_p99_us: percentile(&pauses, 0.99),
@@ -192,10 +213,7 @@ impl Ratios {
         let written: u64 = deltas.iter().map(|figures| figures.new_bytes).sum();
         let largest = deltas.iter().map(|figures| figures.new_bytes).max().unwrap_or(0);
         let changed = deltas.iter().map(|figures| figures.changed_bytes).sum::<u64>() as f64 * density;
-        let retained_over_live = checkpoints.iter().map(|figures| {
-            let data_bytes = figures.referenced_bytes + figures.new_bytes - figures.meta_bytes;
-            ratio(data_bytes as f64, figures.live_bytes as f64 * density)
-        });
+        let retained_over_live = checkpoints.iter().map(|figures| figures.retained_over_live(density));
         Self {
             written_over_changed: ratio(written as f64, changed),
             largest_over_delta: ratio(largest as f64, changed / deltas.len() as f64),
@@ -228,7 +246,7 @@ mod tests {
     fn ratios_leave_out_the_first_checkpoint_and_count_in_stored_bytes() {
         let checkpoints = [checkpoint(5_000, 1_000), checkpoint(60, 100), checkpoint(90, 100)];
         let measured = Measured { full_bytes: 500, retained_bytes: 750, ..Default::default() };
-        let summary = Summary::of("heap", &checkpoints, &measured);
+        let summary = Summary::of("heap", &checkpoints, measured);
         assert_eq!(summary.density, 0.5);
         assert_eq!(summary.written_over_changed, 1.5);
         assert_eq!(summary.largest_over_delta, 1.8);
@@ -248,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_trial_without_checkpoints_has_numbers_everywhere() {
-        let summary = Summary::of("heap", &[], &Measured::default());
+        let summary = Summary::of("heap", &[], Measured::default());
         let text = serde_json::to_string(&summary).unwrap();
         assert!(!text.contains("null"), "{text}");
     }

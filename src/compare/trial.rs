@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::contender::{Contender, Entrant, Place};
 use super::error::CompareError;
+use super::event::Event;
 use super::figures::{CheckpointFigures, Measured, Summary};
 use super::input::Input;
 use super::listing::Listing;
@@ -81,12 +82,13 @@ pub(super) fn run(
         meter: &meter,
         checkpoints: Vec::with_capacity(course.intervals.len()),
         feeding: Duration::ZERO,
+        access_us: Vec::new(),
         pending: None,
         written: Written::default(),
     };
     trial.feed_all(course, progress)?;
     let at_end = list(&directory)?;
-    let Trial { contender, checkpoints, feeding, .. } = trial;
+    let Trial { contender, checkpoints, feeding, access_us, .. } = trial;
     // Everything in memory goes, without a word to the store; what follows knows the directory alone.
     drop(contender);
 
@@ -102,6 +104,7 @@ pub(super) fn run(
     contender.write_whole().map_err(failed)?;
     let measured = Measured {
         feeding,
+        access_us,
         full_bytes: meter.written().since(&before).data_bytes,
         retained_bytes: at_end.data_bytes,
         objects: at_end.objects(),
@@ -109,7 +112,7 @@ pub(super) fn run(
         entries: course.model.len() as u64,
         mismatches,
     };
-    let summary = Summary::of(&name, &checkpoints, &measured);
+    let summary = Summary::of(&name, &checkpoints, measured);
     Ok(Outcome { checkpoints, summary })
 }
 
@@ -125,6 +128,7 @@ struct Trial<'a> {
     meter: &'a Meter,
     checkpoints: Vec<CheckpointFigures>,
     feeding: Duration,
+    access_us: Vec<f64>,
     pending: Option<Pending>,
     /// Written up to the last completed checkpoint.
     written: Written,
@@ -146,11 +150,7 @@ impl Trial<'_> {
         let (mut done, total) = (0, course.events());
         for step in Steps::new(course.input, course.cadence)? {
             match step? {
-                Step::Feed(events) => {
-                    let stopwatch = Stopwatch::start();
-                    self.contender.feed(events).map_err(|source| self.failure(source))?;
-                    self.feeding += stopwatch.elapsed();
-                }
+                Step::Feed(events) => self.feed(events)?,
                 Step::Checkpoint => {
                     self.settle()?;
                     let interval = intervals.next().copied().unwrap_or_default();
@@ -162,6 +162,19 @@ impl Trial<'_> {
             }
         }
         self.settle()
+    }
+
+    /// Feeds a batch; its first event is fed alone, as a sample of what one event takes.
+    fn feed(&mut self, mut events: Vec<Event>) -> Result<(), CompareError> {
+        let rest = events.split_off(events.len().min(1));
+        let stopwatch = Stopwatch::start();
+        self.contender.feed(events).map_err(|source| self.failure(source))?;
+        let first = stopwatch.elapsed();
+        let stopwatch = Stopwatch::start();
+        self.contender.feed(rest).map_err(|source| self.failure(source))?;
+        self.access_us.push(first.as_secs_f64() * 1e6);
+        self.feeding += first + stopwatch.elapsed();
+        Ok(())
     }
 
     /// The pause of one checkpoint; it is written while the events of the next one are fed.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use lowtide::compare::{
-    BackendName, CompareError, CompareOptions, Comparison, Input, Phase, Progress, Synthetic, compare,
+    BackendName, CompareError, CompareOptions, Comparison, Input, NOTES, Phase, Progress, Synthetic, compare,
 };
 
 use super::{FOUND_FAULT, Failure};
@@ -58,6 +58,9 @@ pub(super) struct CompareArgs {
     /// Write the figures here, one JSON object per checkpoint and backend and line; - for standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write a page with charts, index.html, and the charts as SVG files into this directory
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
     /// End the input after this many events
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
@@ -97,6 +100,7 @@ impl CompareArgs {
             subtasks: self.subtasks,
             directory: directory.to_owned(),
             limit: self.limit,
+            report: self.report.clone(),
         }
     }
 }
@@ -144,12 +148,6 @@ fn print(comparison: &Comparison, args: &CompareArgs, json: Option<Sink>) -> io:
     }
     out.flush()
 }
-
-const NOTES: &str = "\
-bytes: counted in the store and by listing it, manifests and coordinator objects included
-÷ changed, ÷ delta, ÷ live: in stored bytes, a full copy of the final state giving stored bytes per byte of key and value;
-  the first two leave out the first checkpoint, which every backend writes in full
-verified: every entry restored from the directory alone, compared with an independent model both ways";
 
 /// Where the figures go.
 struct Sink {

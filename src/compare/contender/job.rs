@@ -45,7 +45,7 @@ impl JobEntrant {
         let mut options = JobOptions {
             subtasks: self.subtasks,
             key_groups: self.key_groups,
-            retained: Retention::newest(self.retain),
+            retained: Retention::Newest(self.retain),
             ..JobOptions::default()
         };
         if self.name != BackendName::Heap {

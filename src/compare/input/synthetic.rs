@@ -1,5 +1,6 @@
 //! Events made from a seed: a state of `n` entries, then updates of which each interval holds a share.
 
+use std::fmt;
 use std::str::FromStr;
 
 use rand::rngs::Xoshiro256PlusPlus;
@@ -72,6 +73,19 @@ impl FromStr for Synthetic {
                 .map_err(|problem| CompareError::Synthetic { part: part.to_owned(), problem })?;
         }
         Ok(synthetic)
+    }
+}
+
+impl fmt::Display for Synthetic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { entries, value_bytes, distribution, update_share, checkpoints, seed } = self;
+        let distribution = match distribution {
+            Distribution::Uniform => "uniform",
+            Distribution::Hot => "hot",
+            Distribution::Zipf => "zipf",
+        };
+        write!(f, "n={entries},value={value_bytes},dist={distribution},update={update_share},")?;
+        write!(f, "checkpoints={checkpoints},seed={seed}")
     }
 }
 
@@ -195,6 +209,12 @@ mod tests {
         assert_eq!(events().iter().filter(|event| **event == Event::Mark).count(), 8);
         assert_eq!(events().len(), 100 + 7 * 5 + 8);
         assert_eq!(events().last(), Some(&Event::Mark));
+    }
+
+    #[test]
+    fn a_description_prints_as_it_is_read() {
+        let synthetic: Synthetic = "n=100,value=8,dist=hot,update=5%,checkpoints=7,seed=9".parse().unwrap();
+        assert_eq!(synthetic.to_string().parse::<Synthetic>().unwrap(), synthetic);
     }
 
     #[test]

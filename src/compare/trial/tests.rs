@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::compare::contender::Completed;
-use crate::compare::event::Event;
 use crate::compare::model::{Cell, Content};
 use crate::compare::{CompareError, Synthetic};
 
