@@ -1,4 +1,4 @@
-//! Ids, codecs, records, segments, manifests and object names of lowtide.
+#![doc = include_str!("../FORMAT.md")]
 
 mod codec;
 mod compression;
