@@ -54,7 +54,8 @@ impl WorkingDirectory {
                 Err(source) => return Err(LsmError::io("create", &path, source)),
             }
             let lock_path = path.join(LOCK);
-            let lock = File::create(&lock_path).map_err(|source| LsmError::io("create", &lock_path, source))?;
+            let lock =
+                File::create(&lock_path).map_err(|source| LsmError::io("create", &lock_path, source))?;
             // A file system without locks leaves W2's second half to the user.
             let lock = match lock.try_lock() {
                 Ok(()) | Err(TryLockError::Error(_)) => lock,
@@ -90,6 +91,7 @@ impl Drop for Inner {
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
+    kept: bool,
     // Dropped after `drop` below has run.
     _outer: WorkingDirectory,
 }
@@ -98,7 +100,7 @@ impl Scratch {
     /// Looks after `name` inside `outer`, whether it exists yet or not.
     #[must_use]
     pub fn new(outer: &WorkingDirectory, name: &str) -> Self {
-        Self { path: outer.join(name), _outer: outer.clone() }
+        Self { path: outer.join(name), kept: false, _outer: outer.clone() }
     }
 
     /// Where it is.
@@ -106,11 +108,18 @@ impl Scratch {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Leaves the directory to the outer one.
+    pub fn keep(mut self) {
+        self.kept = true;
+    }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
+        if !self.kept {
+            let _ = fs::remove_dir_all(&self.path);
+        }
     }
 }
 

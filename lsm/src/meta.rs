@@ -20,6 +20,9 @@ use serde::{Deserialize, Serialize};
 use crate::key::group_of;
 use crate::table::TableIdentity;
 
+/// Name under which a manifest lists the table list among a subtask's local files.
+pub const TABLE_LIST: &str = "TABLES";
+
 const MAGIC: [u8; 4] = *b"LTRM";
 const VERSION: u16 = 1;
 const PART: &str = "table list";
@@ -49,10 +52,10 @@ pub struct TableMeta {
     pub deletions: u64,
     /// Length in bytes.
     pub length: u64,
-    /// xxh3-64 of all bytes: finds the file in the manifest.
+    /// xxh3-64 of all bytes.
     pub checksum: u64,
     /// The identity of the content.
-    identity: (String, String, u64),
+    pub(crate) identity: (String, String, u64),
 }
 
 impl TableMeta {
@@ -90,7 +93,7 @@ impl TableMeta {
 
 /// A small file beside the tables.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LocalFile {
+pub struct SmallFile {
     /// File name in the database's directory.
     pub name: String,
     /// All its bytes.
@@ -111,7 +114,7 @@ pub struct CheckpointMeta {
     /// All tables.
     pub tables: Vec<TableMeta>,
     /// CURRENT, MANIFEST and OPTIONS.
-    pub files: Vec<LocalFile>,
+    pub files: Vec<SmallFile>,
 }
 
 /// The shape of the raw bytes; a change of it is a new format version.
@@ -122,7 +125,7 @@ struct Wire {
     range: (u16, u16),
     states: Vec<WireState>,
     tables: Vec<TableMeta>,
-    files: Vec<LocalFile>,
+    files: Vec<SmallFile>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -13,6 +13,8 @@
 //! - P2. Tables of several parts come together in one tree only if each lies within the groups of its part (it is
 //!   *clean*), so that no key is in two of them. A part with an unclean table is opened by itself and copied.
 
+use std::collections::BTreeMap;
+
 use lowtide_format::{CheckpointId, FileEntry, KeyGroup, KeyGroupCount, KeyGroupRange, KeyGroupSet};
 
 use crate::diff::StoredTable;
@@ -24,8 +26,8 @@ use crate::meta::{CheckpointMeta, TableMeta};
 pub struct RestorePart {
     /// Its table list.
     pub meta: CheckpointMeta,
-    /// The shared files that the manifest lists for it.
-    pub tables: Vec<StoredTable>,
+    /// The tables that the manifest lists for it, by their local names.
+    pub tables: BTreeMap<String, StoredTable>,
 }
 
 /// How the entries of a part get into the new backend.
@@ -96,7 +98,9 @@ impl RestorePlan {
         }
         let mut fetches = Vec::new();
         for (at, (part, take)) in taken.iter().enumerate() {
-            for (table, meta) in part.meta.tables.iter().enumerate().filter(|(_, meta)| is_needed(meta, *take)) {
+            for (table, meta) in
+                part.meta.tables.iter().enumerate().filter(|(_, meta)| is_needed(meta, *take))
+            {
                 let stored = find_stored(part, meta, checkpoint)?.clone();
                 fetches.push(Fetch { part: at, table, stored });
             }
@@ -145,8 +149,8 @@ fn find_stored<'a>(
 ) -> Result<&'a StoredTable, LsmError> {
     let same = |file: &FileEntry| file.checksum == table.checksum && file.length == table.length;
     part.tables
-        .iter()
-        .find(|stored| same(&stored.file))
+        .get(&table.local_name)
+        .filter(|stored| same(&stored.file))
         .ok_or_else(|| LsmError::TableUnlisted { table: table.local_name.clone(), checkpoint })
 }
 

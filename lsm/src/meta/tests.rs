@@ -33,7 +33,7 @@ pub(crate) fn example_of(range: KeyGroupRange, tables: Vec<TableMeta>) -> Checkp
         range,
         states: vec![StateDescriptor { name: "s".to_owned(), kind: StateKind::Value, key, namespace, value }],
         tables,
-        files: vec![LocalFile { name: "CURRENT".to_owned(), bytes: b"MANIFEST-000005\n".to_vec() }],
+        files: vec![SmallFile { name: "CURRENT".to_owned(), bytes: b"MANIFEST-000005\n".to_vec() }],
     }
 }
 

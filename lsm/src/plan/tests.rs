@@ -19,9 +19,14 @@ fn part(groups: KeyGroupRange, tables: &[(u16, u16)]) -> RestorePart {
         .collect();
     let stored = metas.iter().map(|meta| {
         let object = ObjectName::new(&format!("data/{:x}.sst", meta.checksum)).unwrap();
-        let file =
-            FileEntry { object, offset: 0, length: meta.length, checksum: meta.checksum, kind: FileKind::Sst };
-        StoredTable { file, checkpoint: CheckpointId::FIRST }
+        let file = FileEntry {
+            object,
+            offset: 0,
+            length: meta.length,
+            checksum: meta.checksum,
+            kind: FileKind::Sst,
+        };
+        (meta.local_name.clone(), StoredTable { file, checkpoint: CheckpointId::FIRST })
     });
     let tables = stored.collect();
     RestorePart { meta: example_of(groups, metas), tables }
@@ -41,7 +46,8 @@ fn fetched(plan: &RestorePlan) -> Vec<(usize, usize)> {
 
 #[test]
 fn one_part_for_the_same_groups_is_opened_with_all_its_tables() {
-    let plan = plan(range(0, 3), vec![part(range(0, 3), &[(0, 1), (2, 3)]), part(range(4, 7), &[(4, 7)])]).unwrap();
+    let plan =
+        plan(range(0, 3), vec![part(range(0, 3), &[(0, 1), (2, 3)]), part(range(4, 7), &[(4, 7)])]).unwrap();
     assert_eq!(takes(&plan), [Take::Open]);
     assert_eq!(fetched(&plan), [(0, 0), (0, 1)]);
 }
@@ -56,7 +62,9 @@ fn of_a_part_for_other_groups_only_the_tables_that_reach_into_them_are_fetched()
 
 #[test]
 fn no_table_is_fetched_twice_and_only_those_on_a_boundary_by_two_subtasks() {
-    let parts = || vec![part(range(0, 63), &[(0, 41), (42, 50), (51, 63)]), part(range(64, 127), &[(64, 90), (91, 127)])];
+    let parts = || {
+        vec![part(range(0, 63), &[(0, 41), (42, 50), (51, 63)]), part(range(64, 127), &[(64, 90), (91, 127)])]
+    };
     let count = KeyGroupCount::new(128).unwrap();
     let mut reads = std::collections::BTreeMap::new();
     for subtask in 0..3 {
@@ -86,7 +94,7 @@ fn a_group_that_no_part_holds_is_missing_not_empty() {
 #[test]
 fn a_table_that_the_manifest_does_not_list_is_named() {
     let mut lost = part(range(0, 3), &[(0, 1), (2, 3)]);
-    lost.tables.remove(1);
+    lost.tables.remove("000001.sst");
     let error = plan(range(0, 3), vec![lost]).unwrap_err();
     assert!(matches!(&error, LsmError::TableUnlisted { table, .. } if table == "000001.sst"), "{error}");
 }

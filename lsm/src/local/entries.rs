@@ -1,0 +1,68 @@
+//! Iteration over the entries of a state.
+
+use std::marker::PhantomData;
+
+use lowtide_format::{AutoCodec, Codec, DecodeLimits, Key, Namespace, Value};
+use rocksdb::DBRawIterator;
+
+use super::engine::rocks;
+use crate::error::LsmError;
+use crate::key::StoredKey;
+
+/// The entries of a state or of one of its namespaces, decoded one by one. Ends after an error.
+pub struct LsmEntries<'a, K, N, V> {
+    iterator: DBRawIterator<'a>,
+    /// Encoded namespace, if only one is wanted.
+    namespace: Option<Vec<u8>>,
+    ended: bool,
+    types: PhantomData<fn() -> (K, N, V)>,
+}
+
+/// The stored key and the decoded entry.
+type StoredEntry<K, N, V> = (Vec<u8>, K, N, V);
+
+impl<'a, K: Key, N: Namespace, V: Value> LsmEntries<'a, K, N, V> {
+    pub(crate) fn new(iterator: DBRawIterator<'a>, namespace: Option<Vec<u8>>) -> Self {
+        Self { iterator, namespace, ended: false, types: PhantomData }
+    }
+
+    pub(crate) fn next_stored(&mut self) -> Option<Result<StoredEntry<K, N, V>, LsmError>> {
+        while !self.ended {
+            let Some((stored, value)) = self.iterator.item() else {
+                self.ended = true;
+                return self.iterator.status().err().map(|error| Err(rocks("iterate")(error)));
+            };
+            let entry = decode(stored, value, self.namespace.as_deref()).transpose();
+            self.ended = matches!(entry, Some(Err(_)));
+            self.iterator.next();
+            if entry.is_some() {
+                return entry;
+            }
+        }
+        None
+    }
+}
+
+/// The entry, unless it is of another namespace than the wanted one.
+fn decode<K: Key, N: Namespace, V: Value>(
+    stored: &[u8],
+    value: &[u8],
+    wanted: Option<&[u8]>,
+) -> Result<Option<StoredEntry<K, N, V>>, LsmError> {
+    let parts = StoredKey::decode(stored)?;
+    if wanted.is_some_and(|wanted| wanted != parts.namespace) {
+        return Ok(None);
+    }
+    let limits = DecodeLimits::default();
+    let key = AutoCodec.decode(parts.key, limits)?;
+    let namespace = AutoCodec.decode(parts.namespace, limits)?;
+    Ok(Some((stored.to_vec(), key, namespace, AutoCodec.decode(value, limits)?)))
+}
+
+impl<K: Key, N: Namespace, V: Value> Iterator for LsmEntries<'_, K, N, V> {
+    type Item = Result<(K, N, V), LsmError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_stored().map(|entry| entry.map(|(_, key, namespace, value)| (key, namespace, value)))
+    }
+}

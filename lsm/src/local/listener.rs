@@ -1,0 +1,46 @@
+//! What RocksDB's event listener tells: finished compactions, the causes of storms.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rocksdb::event_listener::{CompactionJobInfo, EventListener};
+
+use crate::storm::Compaction;
+
+/// More than these between two checkpoints are not remembered, the smallest going first.
+const COMPACTIONS_MAX: usize = 64;
+
+/// The compactions since the last look. Clones share the list.
+#[derive(Clone, Default)]
+pub(crate) struct CompactionLog(Arc<Mutex<Vec<Compaction>>>);
+
+impl CompactionLog {
+    /// Takes the compactions out, the largest output first.
+    pub(crate) fn take(&self) -> Vec<Compaction> {
+        let mut list = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        list.sort_by_key(|compaction| std::cmp::Reverse(compaction.output_bytes));
+        list
+    }
+}
+
+impl EventListener for CompactionLog {
+    fn on_compaction_completed(&self, info: &CompactionJobInfo) {
+        let name = info.cf_name().unwrap_or_default();
+        let name = String::from_utf8_lossy(&name);
+        let compaction = Compaction {
+            state: super::engine::state_of_family(&name).unwrap_or(&name).to_owned(),
+            reason: format!("{:?}", info.compaction_reason()),
+            from_level: info.base_input_level(),
+            to_level: info.output_level(),
+            input_bytes: info.total_input_bytes(),
+            output_bytes: info.total_output_bytes(),
+        };
+        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if list.len() >= COMPACTIONS_MAX {
+            let smallest = list.iter().enumerate().min_by_key(|(_, compaction)| compaction.output_bytes);
+            if let Some((at, _)) = smallest {
+                list.swap_remove(at);
+            }
+        }
+        list.push(compaction);
+    }
+}
