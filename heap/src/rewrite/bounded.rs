@@ -9,7 +9,7 @@ use super::{RewritePlan, RewritePolicy, Survivors, UnmetBound};
 
 /// The smallest part, in encoded bytes, in which a checkpoint without a base is written: a smaller one costs more
 /// to list and to fetch than it can save.
-const PART_BYTES_MIN: u64 = 64 * 1024;
+const PART_BYTES_MIN: u64 = 16 * 1024;
 
 /// A checkpoint without a base is written in about as many parts, so that each is about a delta of one per cent.
 const PARTS: u64 = 96;
@@ -24,6 +24,9 @@ const PASSES_PER_LIFE: u32 = 2;
 /// How many times more a victim is worth whose entries can be found without a pass. Measured: twice as much writes
 /// 2 to 4 % more under skew; 2 instead of 3 looks at each entry more than three times in the life of a segment.
 const INDEXED_WORTH: f64 = 3.0;
+
+/// How many times the usual batch is rewritten to have fewer segments.
+const COUNT_BATCH: f64 = 2.0;
 
 /// Keeps the score of a segment that is all dead finite: as if a hundredth of it were live.
 const LIVE_SHARE_FLOOR: f64 = 0.01;
@@ -169,10 +172,15 @@ impl BoundedRewriting {
                 self.free_bytes(selection, stats, open);
             }
             Bound::MaxSegments { .. } => {
+                if holds(bound, selection, stats) {
+                    return;
+                }
+                // A cold segment is one more, so that the next few checkpoints had better do without one.
+                let batch = scaled(stats.usual_delta_bytes(), COUNT_BATCH * self.batch_deltas);
                 let mut places: Vec<_> = selection.segments().collect();
                 sort_descending(&mut places, |segment| self.order.score_by_count(segment));
                 for (place, _) in places {
-                    if holds(bound, selection, stats) {
+                    if holds(bound, selection, stats) && selection.bytes() >= batch {
                         break;
                     }
                     if selection.is_open(place) && selection.would_go(place) {

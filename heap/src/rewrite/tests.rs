@@ -202,5 +202,5 @@ fn the_usual_delta_is_not_that_of_an_idle_interval_nor_of_a_large_part() {
 fn only_a_bound_on_space_cuts_a_large_checkpoint_into_parts() {
     assert_eq!(BoundedRewriting::exactly(Bound::MaxAge { checkpoints: 4 }).part_bytes(1 << 30), None);
     assert_eq!(space(2.0).part_bytes(96 << 20), Some(1 << 20));
-    assert_eq!(space(2.0).part_bytes(1000), Some(64 * 1024), "no part smaller than is worth an object");
+    assert_eq!(space(2.0).part_bytes(1000), Some(16 * 1024), "no part smaller than is worth an object");
 }
