@@ -1,2 +1,3 @@
 //! placeholder
 pub mod fault;
+pub mod simulate;
