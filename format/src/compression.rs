@@ -194,7 +194,9 @@ mod tests {
         assert!(unpack(packing, 2000, &twice, 4000).is_err());
         assert!(unpack(packing, 1000, &twice, 4000).is_err());
         assert!(unpack(packing, 1000, &[stored.as_slice(), &[0]].concat(), 4000).is_err());
+        let skippable = [0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0];
+        assert!(unpack(packing, 1000, &[stored.as_slice(), &skippable].concat(), 4000).is_err());
         // A skippable frame has no content.
-        assert!(unpack(packing, 0, &[0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0], 4000).is_err());
+        assert!(unpack(packing, 0, &skippable, 4000).is_err());
     }
 }

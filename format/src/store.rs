@@ -47,6 +47,20 @@ impl Default for StoreOptions {
 /// Objects under one root. Cloning is cheap.
 ///
 /// Local disk and memory need no runtime but tokio's when an object is uploaded in parts.
+///
+/// ```
+/// use lowtide_format::{CreateOutcome, DecodeLimits, ObjectPath, Store};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), lowtide_format::StoreError> {
+/// let store = Store::memory();
+/// let member = ObjectPath::Sequence { number: 1 }.name();
+/// assert_eq!(store.create(&member, "mine".into()).await?, CreateOutcome::Created);
+/// assert_eq!(store.create(&member, "theirs".into()).await?, CreateOutcome::Exists);
+/// assert_eq!(store.get(&member, DecodeLimits::default()).await?, "mine");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Store {
     inner: Arc<dyn ObjectStore>,

@@ -27,8 +27,19 @@ const VERSION: u32 = 1;
 /// spells it: renaming or moving the type changes the fingerprint, and changing a field of it does not, so a changed
 /// type wants a new name or a codec of its own.
 ///
-/// Decoding a type that is not plain may take up to 512 times the length of its encoding for an instant before damage
-/// is noticed, and never more than 4 GiB at a time.
+/// Decoding a type that is not plain may take up to 512 times the length of its encoding (and 1 MiB in any case) for an
+/// instant before damage is noticed, and never more than 4 GiB at a time.
+///
+/// ```
+/// use lowtide_format::{AutoCodec, Codec, DecodeLimits};
+///
+/// let mut bytes = Vec::new();
+/// AutoCodec.encode(&0x0102_u16, &mut bytes)?;
+/// assert_eq!(bytes, [2, 1]);
+/// let number: u16 = AutoCodec.decode(&bytes, DecodeLimits::default())?;
+/// assert_eq!(number, 0x0102);
+/// # Ok::<(), lowtide_format::FormatError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AutoCodec;
 

@@ -210,6 +210,53 @@ fn a_newer_version_is_incompatible_not_corrupt() {
     assert_eq!(read(&newer, &all_groups()).unwrap_err().kind(), FormatErrorKind::Incompatible);
 }
 
+/// Decodes an index of one block with these runs.
+fn index_of(runs: &[(u16, u16)]) -> Result<index::Index, FormatError> {
+    let totals = RecordTotals {
+        puts: 1,
+        put_bytes: 8,
+        span: Some(VersionSpan { oldest: id(1), newest: id(1) }),
+        ..RecordTotals::default()
+    };
+    let run =
+        |(group, state): &(u16, u16)| Run { key_group: KeyGroup(*group), state: *state, offset: 0, totals };
+    let block = BlockEntry {
+        offset: HEADER_LENGTH,
+        stored_length: 8,
+        raw_length: 8,
+        checksum: 0,
+        packing: crate::compression::Packing::Plain,
+        first_run: 0,
+        run_count: runs.len(),
+    };
+    let made = index::Index { blocks: vec![block], runs: runs.iter().map(run).collect() };
+    let mut bytes = Vec::new();
+    made.encode(id(1), &mut bytes);
+    index::Index::decode(&mut crate::cursor::Cursor::new("index", &bytes), id(1), DecodeLimits::default())
+}
+
+#[test]
+fn an_index_whose_runs_do_not_ascend_is_refused() {
+    assert_eq!(index_of(&[(1, 0), (1, 1), (2, 0)]).unwrap().runs.len(), 3);
+    assert!(index_of(&[(1, 1), (1, 1)]).is_err(), "twice in one block");
+    assert!(index_of(&[(1, 1), (1, 0)]).is_err());
+    assert!(index_of(&[]).is_err(), "an empty block");
+}
+
+#[test]
+fn a_gap_between_blocks_and_footer_is_refused() {
+    let (finished, _) = segment(2, 3, options(Compression::None, 300));
+    let file = &finished.bytes;
+    let trailer = SegmentTrailer::decode(file, file.len() as u64).unwrap();
+    let start = trailer.footer_offset as usize;
+    let footer = &file[start..file.len() - SegmentTrailer::LENGTH];
+    for gap in [0, 1] {
+        let mut forged = [&file[..start], [7].repeat(gap).as_slice(), footer].concat();
+        SegmentTrailer { footer_offset: (start + gap) as u64, ..trailer }.encode(&mut forged);
+        assert_eq!(read(&forged, &all_groups()).is_ok(), gap == 0);
+    }
+}
+
 proptest! {
     #[test]
     fn hostile_footers_behind_a_sound_checksum_never_panic(

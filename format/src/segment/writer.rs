@@ -44,6 +44,37 @@ pub struct FinishedSegment {
 ///
 /// Runs come in ascending order of (key group, state). Memory is that of the finished file and one block; the caller
 /// keeps it bounded by starting another segment once [`SegmentWriter::bytes_written`] is large.
+///
+/// ```
+/// use lowtide_format::{
+///     AutoCodec, CheckpointId, Codec, DecodeLimits, FormatError, KeyGroup, KeyGroupSet, RecordRef, SegmentOptions,
+///     SegmentReader, SegmentWriter, StateDescriptor, StateKind,
+/// };
+///
+/// let state = StateDescriptor {
+///     name: "count".to_owned(),
+///     kind: StateKind::Value,
+///     key: Codec::<String>::identity(&AutoCodec),
+///     namespace: Codec::<()>::identity(&AutoCodec),
+///     value: Codec::<u8>::identity(&AutoCodec),
+/// };
+/// let id = CheckpointId::FIRST;
+/// let mut writer = SegmentWriter::new(id, vec![state], SegmentOptions::default())?;
+/// let put = RecordRef::Put { key: b"k", namespace: b"", value: &[7], version: id, born: id };
+/// writer.append_records(KeyGroup(3), 0, [put])?;
+/// let file = writer.finish()?.bytes;
+///
+/// let reader = SegmentReader::open(&file, DecodeLimits::default())?;
+/// let wanted: KeyGroupSet = [KeyGroup(3)].into_iter().collect();
+/// let mut found = 0;
+/// reader.visit::<FormatError>(&file, &wanted, |run, record| {
+///     assert_eq!((run.key_group, record), (KeyGroup(3), put));
+///     found += 1;
+///     Ok(())
+/// })?;
+/// assert_eq!(found, 1);
+/// # Ok::<(), FormatError>(())
+/// ```
 pub struct SegmentWriter {
     checkpoint: CheckpointId,
     states: Vec<StateDescriptor>,

@@ -22,6 +22,8 @@ enum Fault {
     CutBody(u32),
     /// As `CutBody(1)`, and the object is replaced before the rest is read.
     Replace,
+    /// As `Replace`, by a store that ignores conditions on reads.
+    ReplaceIgnored,
     /// A part fails, panics, or never ends.
     PartFails,
     PartPanics,
@@ -75,11 +77,14 @@ impl ObjectStore for Faulty {
         Ok(Box::new(FaultyUpload { inner, fault: self.fault, ended: Arc::clone(&self.ended) }))
     }
 
-    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+    async fn get_opts(&self, location: &Path, mut options: GetOptions) -> Result<GetResult> {
+        if self.fault == Fault::ReplaceIgnored {
+            options.if_match = None;
+        }
         let found = self.inner.get_opts(location, options).await?;
         let cuts_max = match self.fault {
             Fault::CutBody(times) => times,
-            Fault::Replace => 1,
+            Fault::Replace | Fault::ReplaceIgnored => 1,
             _ => 0,
         };
         if self.cuts.fetch_add(1, Ordering::SeqCst) >= cuts_max {
@@ -89,7 +94,7 @@ impl ObjectStore for Faulty {
         let extensions = found.extensions.clone();
         let bytes = found.bytes().await?;
         let half = bytes.slice(..bytes.len() / 2);
-        if self.fault == Fault::Replace {
+        if matches!(self.fault, Fault::Replace | Fault::ReplaceIgnored) {
             self.inner.put(location, bytes.into()).await?;
         }
         let chunks = futures::stream::iter([Ok(half), Err(broken())]).boxed();
@@ -260,10 +265,12 @@ async fn a_cut_body_is_resumed_and_one_that_is_always_cut_is_an_error() {
 
 #[tokio::test]
 async fn an_object_replaced_while_it_is_read_is_an_error() {
-    let (store, _) = faulty(Fault::Replace);
-    store.put_data(&name("data/a"), body(90)).await.unwrap();
-    let error = store.get(&name("data/a"), limits()).await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::Changed, "{error}");
+    for fault in [Fault::Replace, Fault::ReplaceIgnored] {
+        let (store, _) = faulty(fault);
+        store.put_data(&name("data/a"), body(90)).await.unwrap();
+        let error = store.get(&name("data/a"), limits()).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Changed, "{fault:?}: {error}");
+    }
 }
 
 #[tokio::test]
