@@ -15,11 +15,13 @@ pub type Id = u64;
 pub type Segment = usize;
 type Groups = BTreeSet<u16>;
 
+#[derive(Clone)]
 pub struct Put {
     pub at: Place,
     pub born: Id,
 }
 
+#[derive(Clone)]
 pub struct Tombstone {
     pub at: Place,
     pub oldest: Id,
@@ -27,12 +29,14 @@ pub struct Tombstone {
     pub newest: Option<Id>,
 }
 
+#[derive(Clone)]
 pub struct Clear {
     pub scope: Scope,
     pub groups: Groups,
 }
 
 /// The records of one subtask in one checkpoint.
+#[derive(Clone)]
 pub struct SegmentRecords {
     pub id: Id,
     pub puts: Vec<Put>,
@@ -63,12 +67,28 @@ struct Removal {
 }
 
 /// What one subtask adds to a checkpoint, and what it then lists.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Part {
     entries: BTreeMap<Place, Entry>,
     homes: BTreeMap<Place, Segment>,
     pub elements: Vec<Element>,
+    /// The segment it wrote: its delta and what it rewrote.
     pub new: Option<Segment>,
+    /// Puts in it that had not changed.
+    pub rewritten: usize,
+}
+
+/// What a freeze fixes and the write turns into segments.
+#[derive(Clone)]
+struct Frozen {
+    at: u64,
+    base: Option<Id>,
+    savepoint: bool,
+    entries: BTreeMap<Place, Entry>,
+    removals: BTreeMap<Place, Removal>,
+    clears: Vec<(Scope, u64)>,
+    /// Segments older than this are to be emptied.
+    oldest: Option<Id>,
 }
 
 #[derive(Clone)]
@@ -79,19 +99,22 @@ pub struct Checkpoint {
     pub parts: Vec<Part>,
 }
 
+#[derive(Clone)]
 struct Pending {
     checkpoint: Checkpoint,
     written: BTreeSet<usize>,
     acknowledged: BTreeSet<usize>,
 }
 
+#[derive(Clone)]
 struct Subtask {
     groups: Groups,
     entries: BTreeMap<Place, Entry>,
     removals: BTreeMap<Place, Removal>,
     clears: Vec<(Scope, u64)>,
-    /// When each checkpoint that may be a base was frozen, and the chain it then has.
-    frozen: BTreeMap<Id, (u64, Part)>,
+    /// When each checkpoint that may be a base was frozen, and the chain it has since it was written.
+    bases: BTreeMap<Id, (u64, Part)>,
+    frozen: BTreeMap<Id, Frozen>,
     acknowledged: Option<Id>,
 }
 
@@ -103,6 +126,8 @@ pub struct Options {
     pub concurrent: usize,
     pub always: bool,
     pub acknowledged: bool,
+    /// `rewrite=max-age:K` without a budget.
+    pub max_age: Option<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -119,6 +144,7 @@ pub struct Directory {
     pub savepoints: BTreeMap<Id, Checkpoint>,
 }
 
+#[derive(Clone)]
 pub struct Model {
     pub options: Options,
     pub directory: Directory,
@@ -133,6 +159,8 @@ pub struct Model {
     unclaimed: bool,
     /// Largest id that was published in this directory.
     published_max: Id,
+    /// All checkpoints that completed, savepoints not counted.
+    completed: Vec<Id>,
 }
 
 pub fn key_group(key: &str, key_groups: u16) -> u16 {
@@ -152,12 +180,17 @@ fn covers(scope: &Scope, at: &Place) -> bool {
 }
 
 impl Subtask {
+    fn frozen_at(&self, base: Id) -> u64 {
+        self.bases[&base].0
+    }
+
     fn new(groups: Groups) -> Self {
         Self {
             groups,
             entries: BTreeMap::new(),
             removals: BTreeMap::new(),
             clears: Vec::new(),
+            bases: BTreeMap::new(),
             frozen: BTreeMap::new(),
             acknowledged: None,
         }
@@ -180,6 +213,7 @@ impl Model {
             clock: 1,
             unclaimed: false,
             published_max: 0,
+            completed: Vec::new(),
         }
     }
 
@@ -264,7 +298,6 @@ impl Model {
         }
         let id = self.next;
         self.next += 1;
-        let now = self.tick();
         let published = self.directory.retained.keys().next_back().copied();
         let mut bases = Vec::new();
         for index in 0..self.subtasks.len() {
@@ -275,14 +308,12 @@ impl Model {
             };
             bases.push(base);
         }
-        let parts = (0..bases.len()).map(|index| self.freeze(index, id, bases[index], kind)).collect();
-        let base = bases.iter().copied().min().unwrap();
-        let checkpoint = Checkpoint { id, savepoint: kind == Kind::Savepoint, base, parts };
-        for (subtask, part) in self.subtasks.iter_mut().zip(&checkpoint.parts) {
-            if kind != Kind::Savepoint {
-                subtask.frozen.insert(id, (now, part.clone()));
-            }
+        for (index, base) in bases.iter().enumerate() {
+            self.freeze(index, id, *base, kind);
         }
+        let base = bases.iter().flatten().copied().min();
+        let parts = vec![Part::default(); bases.len()];
+        let checkpoint = Checkpoint { id, savepoint: kind == Kind::Savepoint, base, parts };
         if kind != Kind::Savepoint {
             self.last_frozen = id;
         }
@@ -291,67 +322,107 @@ impl Model {
         Some(format!("chk-{id} triggered base={}", chk(base)))
     }
 
-    /// What one subtask writes and lists: section 5.
-    fn freeze(&mut self, index: usize, id: Id, base: Option<Id>, kind: Kind) -> Part {
-        let always = self.options.always;
-        let key_groups = self.options.key_groups;
+    /// The synchronous phase of one subtask.
+    fn freeze(&mut self, index: usize, id: Id, base: Option<Id>, kind: Kind) {
+        let at = self.tick();
         let published = self.directory.retained.keys().next_back().copied();
+        let aged = self.options.max_age.and_then(|age| self.completed.iter().rev().nth(age.checked_sub(1)?));
+        let oldest = match self.options.max_age {
+            Some(0) => Some(id),
+            _ => aged.copied(),
+        };
         let subtask = &mut self.subtasks[index];
-        let based = base.map(|base| subtask.frozen[&base].clone());
         // Logs go back to the newest published base, which another generation may fall back to.
         if let (Some(_), Some(published)) = (base, published) {
-            let covered = subtask.frozen[&published].0;
+            let covered = subtask.bases[&published].0;
             subtask.removals.retain(|_, removal| removal.at > covered);
             subtask.clears.retain(|(_, at)| *at > covered);
         }
-        let mut records =
-            SegmentRecords { id, puts: Vec::new(), tombstones: Vec::new(), clears: Vec::new() };
+        let covered = base.map_or(0, |base| subtask.frozen_at(base));
+        if kind != Kind::Savepoint {
+            for entry in subtask.entries.values_mut().filter(|entry| entry.changed > covered) {
+                entry.written = Some(id);
+            }
+        }
+        let frozen = Frozen {
+            at,
+            base,
+            savepoint: kind == Kind::Savepoint,
+            entries: subtask.entries.clone(),
+            removals: subtask.removals.clone(),
+            clears: subtask.clears.clone(),
+            oldest: oldest.filter(|_| base.is_some()),
+        };
+        subtask.frozen.insert(id, frozen);
+    }
+
+    /// What one subtask writes and lists: section 5.
+    fn part(&mut self, index: usize, id: Id) -> Part {
+        let always = self.options.always;
+        let key_groups = self.options.key_groups;
+        let frozen = self.subtasks[index].frozen.remove(&id).unwrap();
+        let based = frozen.base.map(|base| self.subtasks[index].bases[&base].clone());
+        let mut delta = SegmentRecords { id, puts: Vec::new(), tombstones: Vec::new(), clears: Vec::new() };
+        let mut rewritten = 0;
         let mut homes = BTreeMap::new();
         let new = self.segments.len();
-        for (at, entry) in &mut subtask.entries {
-            let unchanged = based.as_ref().filter(|(frozen, _)| entry.changed <= *frozen);
-            match unchanged {
-                Some((_, part)) => {
-                    homes.insert(at.clone(), part.homes[at]);
+        for (at, entry) in &frozen.entries {
+            let put = Put { at: at.clone(), born: entry.born.min(id) };
+            let unchanged = based.as_ref().filter(|(covered, _)| entry.changed <= *covered);
+            let Some((_, part)) = unchanged else {
+                delta.puts.push(put);
+                homes.insert(at.clone(), new);
+                continue;
+            };
+            let home = part.homes[at];
+            let victim = frozen.oldest.is_some_and(|oldest| self.segments[home].id < oldest);
+            let now = self.subtasks[index].entries.get_mut(at);
+            match now.filter(|now| victim && now.changed <= frozen.at) {
+                Some(now) => {
+                    now.written = Some(id);
+                    rewritten += 1;
+                    delta.puts.push(put);
+                    homes.insert(at.clone(), new);
                 }
                 None => {
-                    if kind != Kind::Savepoint {
-                        entry.written = Some(id);
-                    }
-                    records.puts.push(Put { at: at.clone(), born: entry.born.min(id) });
-                    homes.insert(at.clone(), new);
+                    homes.insert(at.clone(), home);
                 }
             }
         }
+        let subtask = &self.subtasks[index];
+        let groups = subtask.groups.clone();
         let mut elements = Vec::new();
-        if let (Some(base), Some((covered, part))) = (base, &based) {
+        if let (Some(base), Some((covered, part))) = (frozen.base, &based) {
             let matter = !part.elements.is_empty();
-            for (at, removal) in &subtask.removals {
-                let absent = !subtask.entries.contains_key(at) && removal.at > *covered;
+            for (at, removal) in &frozen.removals {
+                let absent = !frozen.entries.contains_key(at) && removal.at > *covered;
                 if absent && (always || (removal.oldest <= base && matter)) {
                     let Removal { oldest, newest, .. } = removal.clone();
-                    records.tombstones.push(Tombstone { at: at.clone(), oldest, newest });
+                    delta.tombstones.push(Tombstone { at: at.clone(), oldest, newest });
                 }
             }
-            let since = subtask.clears.iter().filter(|(_, at)| matter && at > covered);
+            let since = frozen.clears.iter().filter(|(_, at)| matter && at > covered);
             let scopes: BTreeSet<Scope> = since.map(|(scope, _)| scope.clone()).collect();
             for scope in &scopes {
                 if scope.1.is_none() || !scopes.contains(&(scope.0.clone(), None)) {
-                    let groups = subtask.groups.clone();
-                    records.clears.push(Clear { scope: scope.clone(), groups });
+                    delta.clears.push(Clear { scope: scope.clone(), groups: groups.clone() });
                 }
             }
             elements.clone_from(&part.elements);
         }
         let empty =
-            records.puts.is_empty() && records.tombstones.is_empty() && records.clears.is_empty();
-        let (entries, groups) = (subtask.entries.clone(), subtask.groups.clone());
+            delta.puts.is_empty() && delta.tombstones.is_empty() && delta.clears.is_empty();
         if !empty {
-            self.segments.push(records);
+            self.segments.push(delta);
             elements.push(Element { segment: new, groups, live: 0 });
         }
+        let new = (!empty).then_some(new);
         let elements = self.listed(&elements, &homes, id, key_groups);
-        Part { entries, homes, elements, new: (!empty).then_some(new) }
+        let part = Part { entries: frozen.entries, homes, elements, new, rewritten };
+        if !frozen.savepoint {
+            self.subtasks[index].bases.insert(id, (frozen.at, part.clone()));
+        }
+        part
     }
 
     /// The elements that hold a live record, and the new one.
@@ -427,13 +498,14 @@ impl Model {
     }
 
     pub fn write(&mut self, id: Id, subtask: usize) -> Vec<String> {
-        match self.pending.get_mut(&id) {
-            None => vec![format!("chk-{id} ignored")],
-            Some(pending) => {
-                pending.written.insert(subtask);
-                Vec::new()
-            }
+        if !self.pending.contains_key(&id) {
+            return vec![format!("chk-{id} ignored")];
         }
+        let part = self.part(subtask, id);
+        let pending = self.pending.get_mut(&id).unwrap();
+        pending.checkpoint.parts[subtask] = part;
+        pending.written.insert(subtask);
+        Vec::new()
     }
 
     /// Whether a subtask has written its part of a pending checkpoint; `None` if it is not pending.
@@ -470,6 +542,7 @@ impl Model {
             return events;
         }
         self.unclaimed = false;
+        self.completed.push(id);
         self.directory.retained.insert(id, done);
         while self.directory.retained.len() > self.options.retain {
             let (old, _) = self.directory.retained.pop_first().unwrap();
@@ -513,6 +586,16 @@ impl Model {
         self.directory.retained.get(&id).or_else(|| self.directory.savepoints.get(&id))
     }
 
+    pub fn verify(&self, id: Option<Id>) -> String {
+        let found = match id {
+            Some(id) => self.found(id),
+            None => self.directory.retained.values().next_back(),
+        };
+        let Some(checkpoint) = found else { return "error not-found: *".to_owned() };
+        let entries: usize = checkpoint.parts.iter().map(|part| part.entries.len()).sum();
+        format!("chk-{} ok entries={entries}", checkpoint.id)
+    }
+
     pub fn stat(&self, id: Id) -> String {
         let Some(checkpoint) = self.found(id) else { return "error not-found: *".to_owned() };
         let new: Vec<&SegmentRecords> = checkpoint
@@ -524,8 +607,9 @@ impl Model {
         let puts: usize = new.iter().map(|segment| segment.puts.len()).sum();
         let tombstones: usize = new.iter().map(|segment| segment.tombstones.len()).sum();
         let clears: usize = new.iter().map(|segment| segment.clears.len()).sum();
+        let rewritten: usize = checkpoint.parts.iter().map(|part| part.rewritten).sum();
         format!(
-            "chk-{id} base={} puts={puts} tombstones={tombstones} clears={clears} rewritten=0 segments={}",
+            "chk-{id} base={} puts={puts} tombstones={tombstones} clears={clears} rewritten={rewritten} segments={}",
             chk(checkpoint.base),
             segments(checkpoint).len()
         )
@@ -576,7 +660,7 @@ impl Model {
                 let mut subtask = Subtask::new(range(index, subtasks, key_groups));
                 let part = self.reassembled(&source, &subtask.groups);
                 subtask.entries.clone_from(&part.entries);
-                subtask.frozen.insert(id, (now, part));
+                subtask.bases.insert(id, (now, part));
                 subtask
             })
             .collect();
@@ -592,12 +676,7 @@ impl Model {
 
     /// What a new subtask finds: the elements of all old ones cut to its groups, and their entries.
     fn reassembled(&self, source: &Checkpoint, groups: &Groups) -> Part {
-        let mut part = Part {
-            entries: BTreeMap::new(),
-            homes: BTreeMap::new(),
-            elements: Vec::new(),
-            new: None,
-        };
+        let mut part = Part::default();
         let mut cut: BTreeMap<(Id, Segment), Groups> = BTreeMap::new();
         for old in &source.parts {
             for element in &old.elements {

@@ -1,14 +1,17 @@
 //! Runs script lines on the model: an interpreter of its own for the part of the language that the
 //! model knows.
 
+use std::collections::BTreeMap;
+
 use super::model::{Id, Kind, Model, Options, Place};
 
-/// The model and what the lines so far have made of it.
+/// The jobs of a script, each with a model of its own.
 #[derive(Default)]
 pub struct Interpreter {
-    model: Option<Model>,
-    /// Jobs that were left behind by a restore that did not claim them: data objects they list.
-    left_behind: usize,
+    jobs: BTreeMap<String, Model>,
+    /// The job that owns each directory; directories are named by the job that began them.
+    owners: BTreeMap<String, String>,
+    current: String,
 }
 
 fn option<'a>(words: &mut Vec<&'a str>, name: &str) -> Option<&'a str> {
@@ -31,7 +34,7 @@ fn kind(words: &[&str]) -> Kind {
 
 impl Interpreter {
     pub fn model(&mut self) -> &mut Model {
-        self.model.as_mut().unwrap()
+        self.jobs.get_mut(&self.current).unwrap()
     }
 
     /// What the line prints.
@@ -40,7 +43,7 @@ impl Interpreter {
         let command = words.remove(0);
         match command {
             "job" => {
-                self.model = Some(Model::new(options(&mut words)));
+                self.start(words.remove(0).to_owned(), Model::new(options(&mut words)));
                 Vec::new()
             }
             "restore" => self.restore(&mut words),
@@ -56,31 +59,53 @@ impl Interpreter {
             "decline" | "abort" | "expire" => vec![self.model().abort(id(words[0]))],
             "stat" => vec![self.model().stat(id(words[0]))],
             "chain" => vec![self.model().chain(id(words[0]))],
+            "verify" => vec![self.model().verify(words.first().map(|word| id(word)))],
             "failover" => self.model().failover(),
+"use" => {
+                words[0].clone_into(&mut self.current);
+                Vec::new()
+            }
             "crash" | "mute" | "unmute" => Vec::new(),
             "objects" => {
-                let referenced = self.left_behind + self.model().referenced();
+                let owned = self.owners.values().map(|owner| self.jobs[owner].referenced());
+                let referenced: usize = owned.sum();
                 vec![format!("referenced={referenced} orphaned=0 missing=0 meta=*")]
             }
             other => panic!("the model does not know {other}"),
         }
     }
 
+    /// A job under a name and, until another one claims it, in a directory of that name.
+    fn start(&mut self, name: String, model: Model) {
+        self.owners.insert(name.clone(), name.clone());
+        self.jobs.insert(name.clone(), model);
+        self.current = name;
+    }
+
     fn restore(&mut self, words: &mut Vec<&str>) -> Vec<String> {
+        let name = words.remove(0).to_owned();
         let from = option(words, "from").unwrap();
         let claim = option(words, "claim") == Some("claim");
         let subtasks = option(words, "subtasks").map(|text| text.parse().unwrap());
-        let newest = |model: &Model| model.directory.retained.keys().next_back().copied();
-        let wanted = from.split_once('/').map(|(_, wanted)| id(wanted));
-        let Some(wanted) = wanted.or_else(|| newest(self.model())) else {
+        let (source, wanted) = match from.split_once('/') {
+            Some((source, wanted)) => (source, Some(id(wanted))),
+            None => (from, None),
+        };
+        let mut model = self.jobs[source].clone();
+        let newest = model.directory.retained.keys().next_back().copied();
+        let Some(wanted) = wanted.or(newest) else {
             return vec!["error not-found: *".to_owned()];
         };
-        if !claim {
-            self.left_behind += self.model().referenced();
-        }
-        let model = self.model();
         let subtasks = subtasks.unwrap_or(model.options.subtasks);
         let entries = model.restore(wanted, claim, subtasks);
+        if claim {
+            let directory = self.owners.values_mut().find(|owner| *owner == source);
+            name.clone_into(directory.unwrap());
+            self.jobs.insert(name.clone(), model);
+            self.current = name;
+        } else {
+            self.start(name, model);
+        }
         vec![format!("restored chk-{wanted} entries={entries}")]
     }
 
@@ -98,7 +123,7 @@ impl Interpreter {
         let at = |key: &str| -> Place {
             (state.to_owned(), namespace.unwrap_or_default().to_owned(), key.to_owned())
         };
-        let model = self.model.as_mut().unwrap();
+        let model = self.jobs.get_mut(&self.current).unwrap();
         let mut printed = Vec::new();
         match command {
             "put" => words.iter().filter_map(|word| word.split_once('=')).for_each(|(key, value)| {
@@ -189,5 +214,8 @@ fn options(words: &mut Vec<&str>) -> Options {
         concurrent: usize::from(number(words, "concurrent", 8)),
         always: option(words, "antimatter") == Some("always"),
         acknowledged: option(words, "base") == Some("acknowledged"),
+        max_age: option(words, "rewrite")
+            .and_then(|text| text.strip_prefix("max-age:"))
+            .map(|age| age.parse().unwrap()),
     }
 }
