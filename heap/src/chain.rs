@@ -46,6 +46,8 @@
 //! - C3. Bounded: no element has more live records than records.
 //! - C4. Needed: every element that is not of the chain's own checkpoint has a live record.
 
+#[cfg(test)]
+mod exhaustive;
 mod facts;
 mod listing;
 mod tally;
