@@ -196,3 +196,11 @@ fn a_chain_with_a_needless_element_is_refused() {
     element.live_puts = 0;
     drop(Chain::new(id(2), vec![element]));
 }
+
+#[test]
+fn a_clear_is_no_newer_than_the_tombstones_of_its_own_segment() {
+    let one = next(None, &[], segment(1, 2));
+    let both = with_tombstones(with_clear(segment(2, 0), 0, groups(0, 7)), 1, 1, 1);
+    let two = next(Some(&one), &[(1, 1)], both);
+    assert_eq!(listed(&two), [(1, 1, 0, 0), (2, 0, 1, 1)]);
+}
