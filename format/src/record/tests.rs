@@ -66,6 +66,8 @@ fn ids_that_do_not_ascend_are_neither_written_nor_read() {
     for bytes in [[1, 1, b'k', 0, 1, b'v', 1, 0], [1, 1, b'k', 0, 1, b'v', 5, 5]] {
         assert!(BlockRecords::new(&bytes, id(5)).next().unwrap().is_err(), "{bytes:?}");
     }
+    assert!(BlockRecords::new(&[2, 1, b'k', 0, 2, 1], id(5)).next().unwrap().is_ok());
+    assert!(BlockRecords::new(&[2, 1, b'k', 0, 1, 2], id(5)).next().unwrap().is_err(), "oldest after newest");
 }
 
 #[test]

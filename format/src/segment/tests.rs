@@ -244,6 +244,56 @@ fn an_index_whose_runs_do_not_ascend_is_refused() {
 }
 
 #[test]
+fn a_set_of_key_groups_has_one_spelling() {
+    let read = |bytes: &[u8]| {
+        take_key_groups(&mut crate::cursor::Cursor::new("test", bytes), DecodeLimits::default())
+    };
+    let set: KeyGroupSet = [0, 1, 5, 6, 7].into_iter().map(KeyGroup).collect();
+    let mut bytes = Vec::new();
+    put_key_groups(&mut bytes, &set);
+    assert_eq!(bytes, [2, 0, 1, 3, 2]);
+    assert_eq!(read(&bytes).unwrap(), set);
+    assert!(read(&[2, 0, 1, 0, 2]).is_err(), "two ranges that would be one");
+    assert!(read(&[1, 0xff, 0xff, 3, 1]).is_err(), "past the last number");
+}
+
+#[test]
+fn a_footer_that_refers_to_a_state_it_does_not_list_is_refused() {
+    let forge = |state_of_run, state_of_clear| {
+        let totals = RecordTotals { tombstones: 1, tombstone_bytes: 5, ..RecordTotals::default() };
+        let run = Run { key_group: KeyGroup(0), state: state_of_run, offset: 0, totals };
+        let block = BlockEntry {
+            offset: HEADER_LENGTH,
+            stored_length: 5,
+            raw_length: 5,
+            checksum: 0,
+            packing: crate::compression::Packing::Plain,
+            first_run: 0,
+            run_count: 1,
+        };
+        let clear = Clear { state: state_of_clear, namespace: None, key_groups: KeyGroupSet::new() };
+        let index = index::Index { blocks: vec![block], runs: vec![run] };
+        let footer = SegmentFooter::new(id(1), states(1), vec![clear], index).encode().unwrap();
+        let mut tail = footer.clone();
+        SegmentTrailer {
+            checkpoint: id(1),
+            footer_offset: HEADER_LENGTH + 5,
+            footer_length: footer.len() as u64,
+            checksum: 0,
+            footer_raw_length: footer.len() as u64,
+            footer_packing: crate::compression::Packing::Plain,
+            footer_checksum: crc32c::crc32c(&footer),
+        }
+        .encode(&mut tail);
+        let length = HEADER_LENGTH + 5 + tail.len() as u64;
+        SegmentReader::from_tail(&tail, length, DecodeLimits::default())
+    };
+    assert!(forge(0, 0).is_ok());
+    assert!(forge(1, 0).is_err());
+    assert!(forge(0, 1).is_err());
+}
+
+#[test]
 fn a_gap_between_blocks_and_footer_is_refused() {
     let (finished, _) = segment(2, 3, options(Compression::None, 300));
     let file = &finished.bytes;

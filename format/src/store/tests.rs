@@ -24,6 +24,8 @@ enum Fault {
     Replace,
     /// As `Replace`, by a store that ignores conditions on reads.
     ReplaceIgnored,
+    /// Ranges are ignored: every read gives the whole object.
+    IgnoreRange,
     /// A part fails, panics, or never ends.
     PartFails,
     PartPanics,
@@ -80,6 +82,9 @@ impl ObjectStore for Faulty {
     async fn get_opts(&self, location: &Path, mut options: GetOptions) -> Result<GetResult> {
         if self.fault == Fault::ReplaceIgnored {
             options.if_match = None;
+        }
+        if self.fault == Fault::IgnoreRange {
+            options.range = None;
         }
         let found = self.inner.get_opts(location, options).await?;
         let cuts_max = match self.fault {
@@ -270,6 +275,16 @@ async fn an_object_replaced_while_it_is_read_is_an_error() {
         store.put_data(&name("data/a"), body(90)).await.unwrap();
         let error = store.get(&name("data/a"), limits()).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Changed, "{fault:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_ignores_ranges_does_not_give_other_bytes() {
+    let (store, _) = faulty(Fault::IgnoreRange);
+    store.put_data(&name("data/a"), body(90)).await.unwrap();
+    for range in [5..85, 80..90, 0..10] {
+        let error = store.get_range(&name("data/a"), range).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Changed, "{error}");
     }
 }
 
