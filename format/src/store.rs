@@ -245,10 +245,14 @@ impl Store {
     ///
     /// One failure does not stop the others.
     pub async fn delete(&self, names: &[ObjectName]) -> DeleteReport {
-        let deletes = names.iter().map(|name| async move {
+        // Names by value: a closure over borrowed names would keep this future from being `Send` for its callers.
+        let deletes = names.iter().cloned().map(|name| async move {
             match self.inner.delete(&self.path(name.as_str())).await {
-                Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(name.clone()),
-                Err(source) => Err((name.clone(), StoreError::new(Operation::Delete, name.as_str(), source))),
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(name),
+                Err(source) => {
+                    let error = StoreError::new(Operation::Delete, name.as_str(), source);
+                    Err((name, error))
+                }
             }
         });
         let mut deletes = futures::stream::iter(deletes).buffer_unordered(self.options.parallel_max.max(1));
