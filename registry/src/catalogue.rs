@@ -121,8 +121,12 @@ impl Catalogue {
         for (name, object) in &self.objects {
             assert!(!object.parts.is_empty(), "R2: object {name} is known without a file");
             for (offset, number) in &object.parts {
-                let file = self.file(*number).unwrap_or_else(|| panic!("R2: file {number} of {name} is unknown"));
-                assert!(file.object == *name && file.offset == *offset, "R2: file {number} is of another object");
+                let file =
+                    self.file(*number).unwrap_or_else(|| panic!("R2: file {number} of {name} is unknown"));
+                assert!(
+                    file.object == *name && file.offset == *offset,
+                    "R2: file {number} is of another object"
+                );
                 parts += 1;
             }
         }

@@ -223,6 +223,39 @@ impl Registry {
         Ok(())
     }
 
+    /// `holder` lists exactly these files from now on, whatever it listed before; returns what that sets free.
+    ///
+    /// Cost: O(files before + files now), times holders for those it lets go.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::Full`].
+    pub fn replace(
+        &mut self,
+        holder: Holder,
+        files: impl IntoIterator<Item = (FileId, Owner)>,
+    ) -> Result<Released, RegistryError> {
+        let before = if self.contains(holder) { Some(self.pin(holder)?) } else { None };
+        // Nothing is free yet: the pin, if there was something to pin, still lists it.
+        let nothing = self.release(holder);
+        debug_assert_eq!(nothing, Released::default(), "R1: a pinned file was set free");
+        self.register(holder, None, files, &[])?;
+        Ok(before.map(|pin| self.release(Holder::Pin(pin))).unwrap_or_default())
+    }
+
+    /// The files that `holder` lists and `related` does not; all of them if `related` is not known.
+    ///
+    /// Cost: the files in which the two differ, if one was derived from the other; all files otherwise.
+    #[must_use]
+    pub fn difference(&self, holder: Holder, related: Holder) -> Vec<FileId> {
+        let Some(held) = self.held.get(&holder) else { return Vec::new() };
+        let numbers = match self.held.get(&related) {
+            Some(related) => held.files.without(&related.files),
+            None => held.files.iter().collect(),
+        };
+        numbers.into_iter().filter_map(|number| self.catalogue.file(number)).cloned().collect()
+    }
+
     /// Keeps what `holder` lists now until the pin is released as [`Holder::Pin`], whatever becomes of `holder`. O(1).
     ///
     /// # Errors

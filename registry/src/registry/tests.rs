@@ -12,7 +12,10 @@ fn id(number: u64) -> CheckpointId {
 
 /// File `number`: two neighbours share an object.
 fn file(number: u64) -> FileId {
-    FileId { object: ObjectName::new(&format!("data/o{}.seg", number / 2)).unwrap(), offset: number % 2 * 100 }
+    FileId {
+        object: ObjectName::new(&format!("data/o{}.seg", number / 2)).unwrap(),
+        offset: number % 2 * 100,
+    }
 }
 
 fn files(numbers: &[u64]) -> Vec<FileId> {
@@ -67,7 +70,8 @@ fn a_file_that_the_base_does_not_list_cannot_be_dropped_from_it() {
     let mut registry = Registry::new();
     let base = Holder::Checkpoint(id(1));
     registry.register(base, None, owned(&[0]), &[]).unwrap();
-    let error = registry.register(Holder::Checkpoint(id(2)), Some(base), owned(&[]), &files(&[9])).unwrap_err();
+    let error =
+        registry.register(Holder::Checkpoint(id(2)), Some(base), owned(&[]), &files(&[9])).unwrap_err();
     assert_eq!(error, RegistryError::NotListed { file: file(9), base });
     let unknown = Holder::Checkpoint(id(5));
     let error = registry.register(Holder::Checkpoint(id(6)), Some(unknown), owned(&[]), &[]).unwrap_err();
@@ -85,6 +89,18 @@ fn a_pin_keeps_what_was_listed_when_it_was_set() {
 }
 
 #[test]
+fn a_replaced_listing_sets_free_what_it_no_longer_lists() {
+    let mut registry = Registry::new();
+    let chain = Holder::Chain(0);
+    assert_eq!(registry.replace(chain, owned(&[0, 2])).unwrap(), Released::default());
+    let pin = registry.pin(chain).unwrap();
+    assert_eq!(registry.replace(chain, owned(&[2, 4])).unwrap(), Released::default(), "pinned");
+    assert_eq!(names(&registry.replace(chain, owned(&[4])).unwrap()), Vec::<&str>::new());
+    assert_eq!(registry.difference(Holder::Pin(pin), chain), files(&[0, 2]));
+    assert_eq!(names(&registry.release(Holder::Pin(pin))), ["data/o0.seg", "data/o1.seg"]);
+}
+
+#[test]
 fn objects_of_an_unclaimed_checkpoint_are_never_returned() {
     let mut registry = Registry::new();
     registry.register(Holder::Checkpoint(id(1)), None, [(file(0), Owner::Foreign)], &[]).unwrap();
@@ -97,7 +113,9 @@ fn objects_of_an_unclaimed_checkpoint_are_never_returned() {
 #[test]
 fn an_object_of_two_subtasks_is_the_coordinators() {
     let mut registry = Registry::new();
-    registry.extend(Holder::Chain(0), [(file(0), Owner::Participant(0)), (file(2), Owner::Participant(0))]).unwrap();
+    registry
+        .extend(Holder::Chain(0), [(file(0), Owner::Participant(0)), (file(2), Owner::Participant(0))])
+        .unwrap();
     registry.extend(Holder::Chain(1), [(file(0), Owner::Participant(1))]).unwrap();
     assert_eq!(registry.owner(&file(0).object), Some(Owner::Coordinator));
     assert_eq!(registry.owner(&file(2).object), Some(Owner::Participant(0)));

@@ -1,0 +1,344 @@
+//! The coordinator of one directory: the protocol of DESIGN.md, sections 6 and 7, and its effects on the store.
+//!
+//! Owns: carrying out what the state machine decides, in the right order, and settling what may have happened. Does
+//! not own: the decisions (`machine`), the commit point (`publish`), memory and uploads of the subtasks (`job`).
+//!
+//! # Rules
+//!
+//! - K1. The manifest is stored before the member that names it is appended; nothing is installed in memory before the
+//!   append is verified.
+//! - K2. Only what a verified member no longer lists, or what was never published, is deleted; manifests before files.
+//! - K3. A publish whose reply is lost is read back. While in doubt, nothing that it lists is deleted; the doubt ends
+//!   when its number is taken by a member that we know.
+//! - K4. Dropping any future of a coordinator leaves it able to go on: a publish that was under way is in doubt.
+//! - K5. A coordinator that was replaced stops: every request fails with `fenced`. What it had already decided to
+//!   delete stays free, and it may still delete it.
+
+mod acknowledgement;
+mod attempt;
+mod deletions;
+mod event;
+mod machine;
+mod options;
+mod pending;
+mod published;
+mod schedule;
+mod start;
+mod sweep;
+mod view;
+
+use std::collections::BTreeMap;
+
+use lowtide_format::{CheckpointId, CheckpointKind, FileId, Generation, ObjectName, SequenceStep, Store};
+use lowtide_registry::{Holder, Retention};
+
+pub use acknowledgement::{AcknowledgedElement, Acknowledgement, WriteFigures};
+pub use deletions::{Deleter, DeletionReport};
+pub use event::{AbortReason, Event, Holdings, Notice, Trigger};
+pub use options::{BaseMode, Claim, Cleanup, CoordinatorOptions};
+pub use published::{Published, PublishedCheckpoint, read_published};
+pub use schedule::Due;
+pub use start::{Recovered, Start};
+
+pub(crate) use published::read_manifest;
+
+use machine::Machine;
+
+use crate::clock::Millis;
+pub use crate::clock::UploadIdSource;
+use crate::error::{Error, Result};
+use crate::publish::Sequence;
+use attempt::{DoubtfulPublish, PublishAttempt};
+use machine::Acknowledged;
+
+/// The coordinator of one directory. There is one at a time: a later one fences it.
+#[derive(Debug)]
+pub struct Coordinator {
+    store: Store,
+    sequence: Sequence,
+    machine: Machine,
+    deleter: Deleter,
+    ids: UploadIdSource,
+    /// Publishes under way or interrupted, by checkpoint.
+    attempts: BTreeMap<CheckpointId, PublishAttempt>,
+    /// Publishes that were given up and may still have happened.
+    doubts: Vec<DoubtfulPublish>,
+    /// Uploads begun before this time may have been swept.
+    sweep_boundary: Millis,
+    /// Why the last publish failed.
+    failure: Option<Error>,
+}
+
+impl Coordinator {
+    /// Takes the next id and triggers a checkpoint; memory only.
+    ///
+    /// # Errors
+    ///
+    /// `invalid-argument` beyond the number of concurrent checkpoints (savepoints do not count), `fenced`.
+    pub fn trigger(&mut self, kind: CheckpointKind, now: Millis) -> Result<Trigger> {
+        self.check_not_fenced()?;
+        self.machine.trigger(kind, None, now)
+    }
+
+    /// As [`Coordinator::trigger`], with an id that the host gives: above all earlier ones, gaps allowed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Coordinator::trigger`], and `invalid-argument` for an id that is too small.
+    pub fn trigger_with(&mut self, id: CheckpointId, kind: CheckpointKind, now: Millis) -> Result<Trigger> {
+        self.check_not_fenced()?;
+        self.machine.trigger(kind, Some(id), now)
+    }
+
+    /// A checkpoint that no subtask has begun is given up, because its trigger failed. Memory only.
+    pub fn abort_untriggered(&mut self, id: CheckpointId, _now: Millis) -> Vec<Event> {
+        let events = self.machine.abort(id, AbortReason::Declined);
+        self.hand_over_free();
+        events
+    }
+
+    /// Takes the acknowledgement of one subtask; the last one publishes the checkpoint.
+    ///
+    /// If the publish fails, [`Coordinator::take_failure`] says why; the events say what became of the checkpoint. If
+    /// they say nothing, it is still pending and in doubt, and is settled by the next request that concerns it.
+    ///
+    /// # Errors
+    ///
+    /// `fenced`; `invalid-argument` for a subtask that the job does not have.
+    pub async fn acknowledge(
+        &mut self,
+        id: CheckpointId,
+        generation: Generation,
+        subtask: u32,
+        part: Acknowledgement,
+        now: Millis,
+    ) -> Result<Vec<Event>> {
+        self.check_not_fenced()?;
+        let acknowledged = self.machine.acknowledge(id, generation, subtask, part)?;
+        let events = match acknowledged {
+            Acknowledged::Waiting => Vec::new(),
+            Acknowledged::Other(events) => events,
+            Acknowledged::All => self.publish(id, now).await?,
+        };
+        self.hand_over_free();
+        Ok(events)
+    }
+
+    /// A subtask says that it cannot take part: the checkpoint is aborted.
+    ///
+    /// # Errors
+    ///
+    /// `fenced`.
+    pub async fn decline(
+        &mut self,
+        id: CheckpointId,
+        generation: Generation,
+        _subtask: u32,
+        now: Millis,
+    ) -> Result<Vec<Event>> {
+        if generation == self.machine.generation {
+            return self.end(id, AbortReason::Declined, now).await;
+        }
+        self.check_not_fenced()?;
+        Ok(vec![Event::Ignored(id)])
+    }
+
+    /// Gives a pending checkpoint up.
+    ///
+    /// # Errors
+    ///
+    /// `fenced`.
+    pub async fn abort(&mut self, id: CheckpointId, now: Millis) -> Result<Vec<Event>> {
+        self.end(id, AbortReason::Requested, now).await
+    }
+
+    /// Gives a pending checkpoint up as if its time had run out.
+    ///
+    /// # Errors
+    ///
+    /// `fenced`.
+    pub async fn expire_one(&mut self, id: CheckpointId, now: Millis) -> Result<Vec<Event>> {
+        self.end(id, AbortReason::Expired, now).await
+    }
+
+    /// Gives up every pending checkpoint whose time has run out.
+    ///
+    /// # Errors
+    ///
+    /// `fenced`.
+    pub async fn expire(&mut self, now: Millis) -> Result<Vec<Event>> {
+        let mut events = Vec::new();
+        for id in self.machine.overdue(now) {
+            events.extend(self.end(id, AbortReason::Expired, now).await?);
+        }
+        Ok(events)
+    }
+
+    async fn end(&mut self, id: CheckpointId, reason: AbortReason, now: Millis) -> Result<Vec<Event>> {
+        self.check_not_fenced()?;
+        let events = if self.machine.is_publishing(id) {
+            self.end_attempt(id, reason, now).await?
+        } else {
+            self.machine.abort(id, reason)
+        };
+        self.hand_over_free();
+        Ok(events)
+    }
+
+    /// Why the last publish failed, once.
+    pub fn take_failure(&mut self) -> Option<Error> {
+        self.failure.take()
+    }
+
+    /// Whether more checkpoints in a row have failed than is tolerable: the job should fail.
+    #[must_use]
+    pub fn too_many_failures(&self) -> bool {
+        self.machine.too_many_failures()
+    }
+
+    /// When the next periodic checkpoint is due.
+    #[must_use]
+    pub fn due(&self, now: Millis) -> Due {
+        self.machine.due(now)
+    }
+
+    /// This coordinator's generation.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        self.machine.generation
+    }
+
+    /// Whether another coordinator has taken over, as far as this one knows.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        self.sequence.is_fenced()
+    }
+
+    /// The newest completed checkpoint of this job.
+    #[must_use]
+    pub fn newest(&self) -> Option<CheckpointId> {
+        self.machine.newest_own()
+    }
+
+    /// The oldest completed checkpoint that is kept.
+    #[must_use]
+    pub fn lowest_retained(&self) -> Option<CheckpointId> {
+        self.machine.lowest_retained()
+    }
+
+    /// Pending checkpoints, ids ascending.
+    #[must_use]
+    pub fn pending(&self) -> Vec<CheckpointId> {
+        self.machine.pending.keys().copied().collect()
+    }
+
+    /// What is published, as this coordinator knows it; no reading.
+    #[must_use]
+    pub fn published(&self) -> Published {
+        Published::of(self.sequence.head(), &self.store.location())
+    }
+
+    /// What a participant should know now. Lost notices are made up for by the next.
+    #[must_use]
+    pub fn notice(&self, subtask: u32) -> Notice {
+        self.machine.notice(subtask)
+    }
+
+    /// What a participant holds of the newest checkpoint, and which of it it may clean up one day.
+    #[must_use]
+    pub fn holdings(&self, subtask: u32) -> Holdings {
+        self.machine.holdings(subtask)
+    }
+
+    /// A participant says that it has deleted what a notice named.
+    pub fn cleaned(&mut self, subtask: u32, objects: &[ObjectName]) {
+        self.machine.free.cleaned(subtask, objects);
+    }
+
+    /// Who lists a file: the answer to why it is kept.
+    #[must_use]
+    pub fn holders(&self, file: &FileId) -> Vec<Holder> {
+        self.machine.registry.holders(file)
+    }
+
+    /// Objects that attempts of subtasks have left are deleted, unless something lists them. The caller vouches that
+    /// they were never acknowledged to a coordinator that may still publish them.
+    pub fn discard(&mut self, objects: Vec<ObjectName>) {
+        self.machine.discard(objects);
+        self.hand_over_free();
+    }
+
+    /// Deletes a savepoint of the directory.
+    ///
+    /// # Errors
+    ///
+    /// `not-found` if there is no such savepoint, `store`, `fenced`.
+    pub async fn delete_savepoint(&mut self, id: CheckpointId, now: Millis) -> Result<()> {
+        self.settle(now).await?;
+        if !self.machine.savepoints.contains_key(&id) {
+            return Err(Error::not_found(format!("there is no savepoint {id}")));
+        }
+        self.drop_published(&[id], SequenceStep::DeleteSavepoint { checkpoint: id }, now).await
+    }
+
+    /// Keeps another number of checkpoints from now on; those beyond it are let go at once.
+    ///
+    /// # Errors
+    ///
+    /// `store`, `fenced`; the number is then as before.
+    pub async fn set_retained(&mut self, retained: Retention, now: Millis) -> Result<Vec<Event>> {
+        let mut events = self.settle(now).await?;
+        let gone = retained.subsumed(&self.machine.own_checkpoints());
+        if !gone.is_empty() {
+            self.drop_published(&gone, SequenceStep::Retention, now).await?;
+        }
+        self.machine.options.retained = retained;
+        events.extend(gone.into_iter().map(Event::Subsumed));
+        Ok(events)
+    }
+
+    async fn drop_published(&mut self, gone: &[CheckpointId], step: SequenceStep, now: Millis) -> Result<()> {
+        let truth = self.machine.truth_without(gone);
+        self.append(step, truth, now).await?;
+        self.machine.drop_checkpoints(gone);
+        self.hand_over_free();
+        Ok(())
+    }
+
+    /// Carries out what has been decided: settles a publish in doubt, deletes what is free, and superseded members of
+    /// the sequence. What fails is tried again by the next run.
+    ///
+    /// # Errors
+    ///
+    /// `fenced`, after what was free has been deleted.
+    pub async fn run_deletions(&mut self, now: Millis) -> Result<DeletionReport> {
+        let settled = if self.doubts.is_empty() { Ok(()) } else { self.dispel(now).await };
+        self.hand_over_free();
+        let report = self.deleter.run().await;
+        if let Err(error) = self.sequence.prune().await {
+            tracing::warn!(error = %error, "superseded members could not be deleted, will be tried again");
+        }
+        match settled {
+            Err(error) if error.kind() == crate::ErrorKind::Fenced => Err(error),
+            _ => Ok(report),
+        }
+    }
+
+    /// Deletes in the background what has been decided, off the path of the next checkpoint.
+    #[must_use]
+    pub fn deleter(&self) -> Deleter {
+        self.deleter.clone()
+    }
+
+    /// What is free becomes work for the deleter.
+    fn hand_over_free(&mut self) {
+        self.deleter.add(self.machine.free.take());
+    }
+
+    fn check_not_fenced(&self) -> Result<()> {
+        if self.sequence.is_fenced() { Err(self.sequence.fenced_error()) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

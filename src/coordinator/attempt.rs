@@ -1,0 +1,398 @@
+//! Publishing: from the last acknowledgement to the verified member, through every failure.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lowtide_format::{
+    CheckpointId, Compression, Manifest, ObjectPath, PublishedRef, SequenceMember, SequenceStep, UploadId,
+    xxh3,
+};
+
+use super::machine::{Doubt, Draft, Truth};
+use super::view::View;
+use super::{AbortReason, Coordinator, Event};
+use crate::clock::Millis;
+use crate::error::{Error, ErrorKind, Result};
+use crate::publish::{AppendError, Settlement};
+
+/// How often a publish is decided anew because the head of the sequence moved on under it.
+const DECISIONS_MAX: usize = 16;
+
+/// At most this many names are handed on for deletion; more are left to a sweep.
+const TRASH_MAX: usize = 1_000;
+
+/// A publish under way. It outlives the future that carries it.
+#[derive(Clone, Debug)]
+pub(super) struct PublishAttempt {
+    pub(super) reference: PublishedRef,
+    view: Arc<View>,
+}
+
+/// A publish that was given up and may still have happened.
+#[derive(Clone, Debug)]
+pub(super) struct DoubtfulPublish {
+    pub(super) attempt: PublishAttempt,
+    doubt: Doubt,
+}
+
+impl Coordinator {
+    /// Publishes a checkpoint that everybody has acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// `fenced`. Other failures are told by the events and by `take_failure`.
+    pub(super) async fn publish(&mut self, id: CheckpointId, now: Millis) -> Result<Vec<Event>> {
+        let draft = match self.machine.begin_publish(id, now) {
+            Ok(draft) => draft,
+            Err(error) => {
+                self.failure = Some(error);
+                return Ok(self.machine.abort(id, AbortReason::Contradicted));
+            }
+        };
+        let stored = match self.refused(&draft).await {
+            None => self.store_manifest(draft.manifest, now).await,
+            Some(error) => Err(error),
+        };
+        if let Err(error) = stored {
+            self.failure = Some(error);
+            return Ok(self.give_up(id, AbortReason::Publish));
+        }
+        self.append_attempt(id, now).await
+    }
+
+    /// Why a checkpoint cannot be published: a file that may be swept, or one that is gone.
+    async fn refused(&self, draft: &Draft) -> Option<Error> {
+        let id = draft.manifest.checkpoint;
+        let before = |upload: UploadId| upload.millis() < self.sweep_boundary.0;
+        for file in &draft.unpublished {
+            let upload = ObjectPath::parse(file.object.as_str()).and_then(ObjectPath::upload);
+            if upload.is_some_and(before) {
+                let message = format!("{} of {id} is older than the sweep boundary", file.object);
+                return Some(Error::new(ErrorKind::Aborted, message));
+            }
+        }
+        for file in &draft.unproven {
+            match self.store.length(&file.object).await {
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    let message = format!("{}, which {id} lists, is not there", file.object);
+                    return Some(Error::new(ErrorKind::Missing, message));
+                }
+                Err(error) => return Some(error.into()),
+            }
+        }
+        None
+    }
+
+    /// Rule K1: the manifest first.
+    async fn store_manifest(&mut self, manifest: Manifest, now: Millis) -> Result<()> {
+        let checkpoint = manifest.checkpoint;
+        let bytes = Bytes::from(manifest.encode(Compression::default())?);
+        let name = ObjectPath::Manifest { checkpoint, upload: self.ids.next(now) }.name();
+        let reference = PublishedRef {
+            checkpoint,
+            generation: manifest.generation,
+            kind: manifest.kind,
+            manifest: name.clone(),
+            length: bytes.len() as u64,
+            checksum: xxh3(&bytes),
+            unclaimed: manifest.unclaimed,
+            owned: true,
+        };
+        if let Some(pending) = self.machine.pending.get_mut(&checkpoint) {
+            pending.manifest = Some(name.clone());
+        }
+        let view = Arc::new(View::of_manifest(&manifest));
+        self.attempts.insert(checkpoint, PublishAttempt { reference, view });
+        Ok(self.store.put_data(&name, bytes).await?)
+    }
+
+    async fn append_attempt(&mut self, id: CheckpointId, now: Millis) -> Result<Vec<Event>> {
+        let mut events = Vec::new();
+        for _ in 0..DECISIONS_MAX {
+            let Some(attempt) = self.attempts.get(&id).cloned() else { return Ok(events) };
+            let truth = self.machine.truth_with(&attempt.reference, &attempt.view);
+            let step = SequenceStep::Publish { checkpoint: id };
+            match self.try_append(step, truth, now).await {
+                Ok(()) => {
+                    events.extend(self.complete(id, now)?);
+                    return Ok(events);
+                }
+                Err(AppendError::Settled(member)) => events.extend(self.doubt_applied(&member, now)?),
+                Err(AppendError::Moved) => {
+                    if let Some(error) = self.refused_by_boundary(&attempt) {
+                        self.failure = Some(error);
+                        events.extend(self.give_up(id, AbortReason::Publish));
+                        return Ok(events);
+                    }
+                }
+                Err(error) => {
+                    events.extend(self.attempt_failed(id, error)?);
+                    return Ok(events);
+                }
+            }
+        }
+        self.failure = Some(Error::new(ErrorKind::Store, "the sequence did not stand still"));
+        events.extend(self.give_up(id, AbortReason::Publish));
+        Ok(events)
+    }
+
+    fn attempt_failed(&mut self, id: CheckpointId, error: AppendError) -> Result<Vec<Event>> {
+        match error {
+            AppendError::NotApplied(error) => {
+                self.failure = Some(error);
+                Ok(self.give_up(id, AbortReason::Publish))
+            }
+            AppendError::Doubtful(error) => {
+                self.failure = Some(error);
+                Ok(self.give_up_in_doubt(id))
+            }
+            // Nothing is known: the checkpoint stays pending and in doubt.
+            AppendError::Unreadable(error) => {
+                self.failure = Some(error);
+                Ok(Vec::new())
+            }
+            AppendError::Fenced { error, answered } => {
+                self.stop(answered.then_some(id));
+                Err(error)
+            }
+            AppendError::Moved | AppendError::Settled(_) => Ok(Vec::new()),
+        }
+    }
+
+    fn refused_by_boundary(&self, attempt: &PublishAttempt) -> Option<Error> {
+        let id = attempt.reference.checkpoint;
+        let swept = attempt.view.files.iter().any(|(file, listed)| {
+            let upload = ObjectPath::parse(file.object.as_str()).and_then(ObjectPath::upload);
+            listed.file.checkpoint == id
+                && upload.is_some_and(|upload| upload.millis() < self.sweep_boundary.0)
+        });
+        swept.then(|| {
+            Error::new(ErrorKind::Aborted, format!("files of {id} are older than the sweep boundary"))
+        })
+    }
+
+    /// The member of the attempt is verified.
+    fn complete(&mut self, id: CheckpointId, now: Millis) -> Result<Vec<Event>> {
+        let Some(PublishAttempt { reference, view }) = self.attempts.remove(&id) else {
+            return Ok(Vec::new());
+        };
+        self.doubts_dispelled();
+        let events = self.machine.published(reference, view, None, now)?;
+        self.forget_ended_attempts();
+        Ok(events)
+    }
+
+    /// The publish did not happen.
+    fn give_up(&mut self, id: CheckpointId, reason: AbortReason) -> Vec<Event> {
+        let events = self.machine.abort(id, reason);
+        self.forget_ended_attempts();
+        events
+    }
+
+    /// An interrupted publish can have been overtaken.
+    fn forget_ended_attempts(&mut self) {
+        let pending = &self.machine.pending;
+        self.attempts.retain(|id, _| pending.contains_key(id));
+    }
+
+    /// The publish may still happen (rule K3).
+    fn give_up_in_doubt(&mut self, id: CheckpointId) -> Vec<Event> {
+        let Some(attempt) = self.attempts.remove(&id) else { return self.give_up(id, AbortReason::Publish) };
+        let (events, doubt) = self.machine.abort_in_doubt(id);
+        self.doubts.extend(doubt.map(|doubt| DoubtfulPublish { attempt, doubt }));
+        events
+    }
+
+    /// Another member is at the number of the doubtful publishes: they did not happen.
+    fn doubts_dispelled(&mut self) {
+        for DoubtfulPublish { doubt, .. } in std::mem::take(&mut self.doubts) {
+            self.machine.doubt_dispelled(&doubt);
+        }
+    }
+
+    /// One of the publishes in doubt did happen; the others, for the same number, did not.
+    fn doubt_applied(&mut self, member: &SequenceMember, now: Millis) -> Result<Vec<Event>> {
+        let names = |attempt: &PublishAttempt| {
+            let SequenceStep::Publish { checkpoint } = member.step else { return false };
+            attempt.reference.checkpoint == checkpoint
+                && member
+                    .published(checkpoint)
+                    .is_some_and(|there| there.manifest == attempt.reference.manifest)
+        };
+        if let Some(id) =
+            self.attempts.values().find(|attempt| names(attempt)).map(|one| one.reference.checkpoint)
+        {
+            return self.complete(id, now);
+        }
+        let applied = self.doubts.iter().position(|doubtful| names(&doubtful.attempt));
+        let applied = applied.map(|at| self.doubts.remove(at));
+        self.doubts_dispelled();
+        match applied {
+            Some(DoubtfulPublish { attempt: PublishAttempt { reference, view }, doubt }) => {
+                self.machine.published(reference, view, Some(&doubt), now)
+            }
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Finds out what became of publishes in doubt, as far as reading tells.
+    ///
+    /// # Errors
+    ///
+    /// `fenced`; what kept it from reading.
+    pub(super) async fn settle(&mut self, now: Millis) -> Result<Vec<Event>> {
+        if self.sequence.is_fenced() {
+            return Err(self.sequence.fenced_error());
+        }
+        match self.sequence.settle().await {
+            Ok(Settlement::Nothing | Settlement::Absent) => Ok(Vec::new()),
+            Ok(Settlement::Applied(member)) => self.doubt_applied(&member, now),
+            Ok(Settlement::Refused) => {
+                self.adopt_boundary();
+                self.doubts_dispelled();
+                Ok(Vec::new())
+            }
+            Err(error) => {
+                if error.kind() == ErrorKind::Fenced {
+                    self.stop(None);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives up a publish whose future was dropped or that could not be read back, unless it has happened.
+    pub(super) async fn end_attempt(
+        &mut self,
+        id: CheckpointId,
+        reason: AbortReason,
+        now: Millis,
+    ) -> Result<Vec<Event>> {
+        if !self.sequence.is_doubtful() {
+            // It had not come to the create.
+            return Ok(self.give_up(id, reason));
+        }
+        match self.settle(now).await {
+            Ok(events) if !self.machine.is_publishing(id) => return Ok(events),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Fenced => return Err(error),
+            Err(error) => {
+                self.failure = Some(error);
+                return Ok(self.give_up_in_doubt(id));
+            }
+        }
+        if !self.sequence.is_doubtful() {
+            return Ok(self.give_up(id, reason));
+        }
+        let truth = self.machine.truth();
+        match self.try_append(SequenceStep::Retention, truth, now).await {
+            Ok(()) => {
+                self.doubts_dispelled();
+                Ok(self.give_up(id, reason))
+            }
+            Err(AppendError::Settled(member)) => {
+                let mut events = self.doubt_applied(&member, now)?;
+                if self.machine.is_publishing(id) {
+                    events.extend(self.give_up(id, reason));
+                }
+                Ok(events)
+            }
+            Err(AppendError::Moved) => Ok(self.give_up(id, reason)),
+            Err(AppendError::Fenced { error, .. }) => {
+                self.stop(None);
+                Err(error)
+            }
+            Err(
+                AppendError::NotApplied(error)
+                | AppendError::Doubtful(error)
+                | AppendError::Unreadable(error),
+            ) => {
+                self.failure = Some(error);
+                Ok(self.give_up_in_doubt(id))
+            }
+        }
+    }
+
+    /// Ends the doubts by taking their number.
+    pub(super) async fn dispel(&mut self, now: Millis) -> Result<()> {
+        self.settle(now).await?;
+        if self.doubts.is_empty() {
+            return Ok(());
+        }
+        let truth = self.machine.truth();
+        self.append(SequenceStep::Retention, truth, now).await
+    }
+
+    /// Appends a member that says `truth`; doubts are settled by it.
+    ///
+    /// # Errors
+    ///
+    /// `fenced`; `store` if it did not happen, or may have happened: the caller's decision then counts as not taken,
+    /// and is settled later.
+    pub(super) async fn append(&mut self, step: SequenceStep, truth: Truth, now: Millis) -> Result<()> {
+        match self.try_append(step, truth, now).await {
+            Ok(()) => {
+                self.doubts_dispelled();
+                Ok(())
+            }
+            Err(AppendError::Fenced { error, .. }) => {
+                self.stop(None);
+                Err(error)
+            }
+            Err(
+                AppendError::NotApplied(error)
+                | AppendError::Doubtful(error)
+                | AppendError::Unreadable(error),
+            ) => Err(error),
+            Err(AppendError::Settled(member)) => {
+                self.doubt_applied(&member, now)?;
+                Err(Error::new(ErrorKind::Store, "the sequence has moved on, try again"))
+            }
+            Err(AppendError::Moved) => {
+                Err(Error::new(ErrorKind::Store, "the sequence has moved on, try again"))
+            }
+        }
+    }
+
+    async fn try_append(&mut self, step: SequenceStep, truth: Truth, now: Millis) -> Result<(), AppendError> {
+        let Truth { checkpoints, savepoints, restored_from, next_checkpoint, mut trash } = truth;
+        trash.extend(self.deleter.outstanding(TRASH_MAX.saturating_sub(trash.len())));
+        let member = SequenceMember {
+            number: self.sequence.next_number(),
+            generation: self.machine.generation,
+            token: self.ids.next(now),
+            created_millis: now.0,
+            step,
+            checkpoints,
+            savepoints,
+            sweep_boundary_millis: self.sweep_boundary.0,
+            next_checkpoint,
+            restored_from,
+            trash,
+        };
+        let appended = self.sequence.append(member).await;
+        if matches!(appended, Err(AppendError::Moved)) {
+            self.adopt_boundary();
+            self.doubts_dispelled();
+        }
+        appended
+    }
+
+    fn adopt_boundary(&mut self) {
+        let boundary = self.sequence.head().map_or(0, |head| head.sweep_boundary_millis);
+        self.sweep_boundary = self.sweep_boundary.max(Millis(boundary));
+    }
+
+    /// Rule K5. Files of this generation that were never published are free. A publish in doubt may have happened and its
+    /// checkpoint may be the new coordinator's, so nothing of it is touched; `answered` is one that certainly has not.
+    fn stop(&mut self, answered: Option<CheckpointId>) {
+        for id in self.pending() {
+            if !self.attempts.contains_key(&id) || Some(id) == answered {
+                self.machine.abort(id, AbortReason::Failover);
+            }
+        }
+        self.machine.forget_chains();
+        self.hand_over_free();
+    }
+}

@@ -1,0 +1,97 @@
+//! A checkpoint in flight: what it was triggered with and what has been acknowledged.
+
+use std::collections::BTreeMap;
+
+use lowtide_format::{CheckpointId, CheckpointKind, Generation, KeyGroupRange, KeyGroupSet, ObjectName};
+use lowtide_registry::PinId;
+
+use super::acknowledgement::Acknowledgement;
+use super::event::Trigger;
+use super::view::Base;
+use crate::clock::Millis;
+
+/// How far a checkpoint in flight has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Waits for acknowledgements.
+    Collecting,
+    /// Its publish has begun. Until that is settled it may have happened.
+    Publishing,
+}
+
+/// A checkpoint in flight.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) id: CheckpointId,
+    pub(crate) kind: CheckpointKind,
+    pub(crate) triggered: Millis,
+    /// By subtask.
+    pub(crate) bases: Vec<Option<Base>>,
+    /// What keeps the files of the bases.
+    pub(crate) pins: Vec<PinId>,
+    /// By subtask.
+    pub(crate) parts: BTreeMap<u32, Acknowledgement>,
+    pub(crate) progress: Progress,
+    /// The object of its manifest, once it is being stored.
+    pub(crate) manifest: Option<ObjectName>,
+}
+
+impl Pending {
+    /// What subtasks are told.
+    pub(crate) fn trigger(&self, generation: Generation) -> Trigger {
+        let bases = self.bases.iter().map(|base| base.as_ref().map(|base| base.id)).collect();
+        Trigger { generation, id: self.id, kind: self.kind, bases }
+    }
+
+    pub(crate) fn is_savepoint(&self) -> bool {
+        self.kind == CheckpointKind::Savepoint
+    }
+
+    /// The base that `subtask` was asked to take.
+    pub(crate) fn base(&self, subtask: u32) -> Option<&Base> {
+        self.bases.get(subtask as usize).and_then(Option::as_ref)
+    }
+
+    /// What is wrong with an acknowledgement of `subtask`, whose key groups are `range`; `None` if nothing is.
+    ///
+    /// An acknowledgement can only keep what its base lists, and only for key groups for which the base lists it: a
+    /// file that the base does not list may be deleted already, and a widened element would bring back records that
+    /// other elements no longer hide.
+    pub(crate) fn contradiction(
+        &self,
+        subtask: u32,
+        range: KeyGroupRange,
+        part: &Acknowledgement,
+    ) -> Option<String> {
+        let asked = self.base(subtask);
+        let base = match (part.base, asked) {
+            (None, _) => None,
+            (Some(id), Some(base)) if base.id == id => Some(base),
+            (Some(id), _) => return Some(format!("it is against {id}, which it was not asked to take")),
+        };
+        let new: Vec<_> = part.files.iter().map(|file| file.entry.id()).collect();
+        if let Some(file) = part.files.iter().find(|file| file.checkpoint != self.id) {
+            return Some(format!("its new file {} is of {}", file.entry.object, file.checkpoint));
+        }
+        let own = KeyGroupSet::from(range);
+        for element in &part.elements {
+            let file = &element.file;
+            if !element.key_groups.is_subset(&own) {
+                return Some(format!("it lists {} for key groups outside {range}", file.object));
+            }
+            if new.contains(file) {
+                continue;
+            }
+            match base.and_then(|base| base.view.files.get(file)) {
+                None => return Some(format!("it keeps {}, which its base does not list", file.object)),
+                Some(listed) if !element.key_groups.is_subset(&listed.key_groups) => {
+                    return Some(format!("it widens the key groups of {}", file.object));
+                }
+                Some(_) => {}
+            }
+        }
+        let kept = |file| base.is_some_and(|base| base.view.files.contains_key(file));
+        let lost = part.private.iter().find(|(_, file)| !new.contains(file) && !kept(file));
+        lost.map(|(name, file)| format!("it keeps {name} as {}, which its base does not list", file.object))
+    }
+}
