@@ -47,7 +47,7 @@
 //! - C4. Needed: every element that is not of the chain's own checkpoint has a live record.
 
 #[cfg(test)]
-mod exhaustive;
+pub(crate) mod exhaustive;
 mod facts;
 mod listing;
 mod tally;

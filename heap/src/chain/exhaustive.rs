@@ -24,7 +24,7 @@ enum Mode {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+pub(crate) enum Change {
     Nothing,
     Put,
     Remove,
@@ -36,7 +36,7 @@ const CHANGES: [Change; 5] =
     [Change::Nothing, Change::Put, Change::Remove, Change::PutRemove, Change::RemovePut];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+pub(crate) enum Outcome {
     Complete,
     Abort,
     Pending,
@@ -88,6 +88,16 @@ struct Engine {
     segments: Vec<Written>,
     base: Option<Taken>,
     pending: Option<Taken>,
+}
+
+/// One interval of a history and the checkpoint that ends it, with what that lists: of each element its checkpoint,
+/// live puts, tombstones and clears.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) clear: bool,
+    pub(crate) changes: [Change; KEYS],
+    pub(crate) outcome: Outcome,
+    pub(crate) listed: Vec<[u64; 4]>,
 }
 
 /// Counts over all histories.
@@ -142,8 +152,18 @@ impl Engine {
         }
     }
 
+    /// What happens between two checkpoints.
+    fn pass(&mut self, clear: bool, changes: [Change; KEYS]) {
+        if clear {
+            self.clear();
+        }
+        for (key, change) in changes.into_iter().enumerate() {
+            self.change(key, change);
+        }
+    }
+
     /// Freezes, writes and lists; what is written is checked before it counts.
-    fn trigger(&mut self, mode: Mode, weight: u64, totals: &mut Totals) -> Taken {
+    fn trigger(&mut self, mode: Mode, weight: u64, totals: &mut Totals) -> (Taken, Chain) {
         let (id, base) = (self.next, self.base.clone());
         self.next += 1;
         let base_id = base.as_ref().map_or(0, |base| base.id);
@@ -190,10 +210,11 @@ impl Engine {
                 self.segments.push(cold);
             }
         }
-        let listed = self.list(id, base.as_ref(), &live, &homes, &new);
+        let chain = self.list(id, base.as_ref(), &live, &homes, &new);
+        let listed = chain.elements().iter().map(|element| element.facts.number.0 as usize).collect();
         let taken = Taken { id, listed, homes };
         self.check(base.as_ref(), &new, &taken, weight, totals);
-        taken
+        (taken, chain)
     }
 
     fn facts(&self, number: usize) -> Arc<SegmentFacts> {
@@ -227,7 +248,7 @@ impl Engine {
         live: &[Option<usize>; KEYS],
         homes: &[Option<usize>; KEYS],
         new: &[usize],
-    ) -> Vec<usize> {
+    ) -> Chain {
         let element = |number: &usize| Element {
             facts: self.facts(*number),
             key_groups: key_groups(),
@@ -256,7 +277,7 @@ impl Engine {
             key_groups: &key_groups(),
         });
         chain.check_invariants(Some(live.iter().flatten().count() as u64));
-        chain.elements().iter().map(|element| element.facts.number.0 as usize).collect()
+        chain
     }
 
     /// Checks that the listing restores the map and is the one that the rule of the design gives.
@@ -360,14 +381,10 @@ fn all_histories(mode: Mode) -> Totals {
     for _ in 0..CHECKPOINTS {
         let mut next: HashMap<Engine, u64> = HashMap::new();
         for (engine, histories) in &level {
-            for (clear, first, second) in intervals() {
+            for (clear, changes) in intervals() {
                 let mut changed = engine.clone();
-                if clear {
-                    changed.clear();
-                }
-                changed.change(0, first);
-                changed.change(1, second);
-                let taken = changed.trigger(mode, histories * OUTCOMES.len() as u64, &mut totals);
+                changed.pass(clear, changes);
+                let (taken, _) = changed.trigger(mode, histories * OUTCOMES.len() as u64, &mut totals);
                 for outcome in OUTCOMES {
                     let mut settled = changed.clone();
                     settled.settle(taken.clone(), outcome);
@@ -382,9 +399,38 @@ fn all_histories(mode: Mode) -> Totals {
     totals
 }
 
-fn intervals() -> impl Iterator<Item = (bool, Change, Change)> {
-    let pairs = CHANGES.into_iter().flat_map(|first| CHANGES.into_iter().map(move |second| (first, second)));
-    pairs.flat_map(|(first, second)| [false, true].map(|clear| (clear, first, second)))
+fn intervals() -> impl Iterator<Item = (bool, [Change; KEYS])> {
+    let pairs = CHANGES.into_iter().flat_map(|first| CHANGES.into_iter().map(move |second| [first, second]));
+    pairs.flat_map(|changes| [false, true].map(|clear| (clear, changes)))
+}
+
+/// One history for each state that the engine can be in after four checkpoints, the last of them complete.
+pub(crate) fn representatives() -> Vec<Vec<Step>> {
+    let mut level: HashMap<Engine, Vec<Step>> =
+        HashMap::from([(Engine { next: 1, ..Engine::default() }, Vec::new())]);
+    for checkpoint in 1..=CHECKPOINTS {
+        let outcomes = if checkpoint == CHECKPOINTS { &OUTCOMES[..1] } else { &OUTCOMES[..] };
+        let mut next: HashMap<Engine, Vec<Step>> = HashMap::new();
+        for (engine, history) in &level {
+            for (clear, changes) in intervals() {
+                let mut changed = engine.clone();
+                changed.pass(clear, changes);
+                let (taken, chain) = changed.trigger(Mode::Elide, 0, &mut Totals::default());
+                let figures = |e: &Element| [e.id().get(), e.live_puts, e.live_tombstones, e.live_clears];
+                let listed: Vec<_> = chain.elements().iter().map(figures).collect();
+                for outcome in outcomes {
+                    let mut settled = changed.clone();
+                    settled.settle(taken.clone(), *outcome);
+                    next.entry(settled).or_insert_with(|| {
+                        let step = Step { clear, changes, outcome: *outcome, listed: listed.clone() };
+                        history.iter().cloned().chain([step]).collect()
+                    });
+                }
+            }
+        }
+        level = next;
+    }
+    level.into_values().collect()
 }
 
 fn run(mode: Mode) -> Totals {
