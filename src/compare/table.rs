@@ -1,6 +1,6 @@
 //! The figures as a table for people: a row per figure, a column per backend.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, LineStyle, Table, presets};
 
 use super::figures::Summary;
 use super::units::{bytes, grouped, micros, millis, times};
@@ -38,7 +38,7 @@ pub(super) fn rows() -> impl Iterator<Item = Row> {
 /// Renders the summaries side by side.
 pub(super) fn render(summaries: &[Summary]) -> String {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));
     let names = summaries.iter().map(|summary| summary.backend.clone());
     table.set_header(std::iter::once(String::new()).chain(names));
     for (name, figure) in ROWS {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use lowtide::compare::units::{bytes, grouped};
-use lowtide::inspect::{InspectedCheckpoint, InspectedJob, InspectedSubtask, Inspection, KeptFile, inspect};
+use lowtide::{InspectedCheckpoint, InspectedJob, InspectedSubtask, Inspection, KeptFile, inspect};
 
 use super::{Failure, block_on, places};
 
@@ -100,7 +100,7 @@ fn chain(subtask: &InspectedSubtask) -> String {
 
 fn files(files: &[KeptFile]) -> String {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));
     table.set_header(["object", "of", "size", "puts", "tombstones", "clears", "live", "listed by"]);
     for file in files {
         table.add_row([

@@ -23,7 +23,7 @@ pub(super) struct Place {
 pub(super) fn store_at(directory: &Path) -> Result<Store, Failure> {
     fs::read_dir(directory)
         .map_err(|source| Failure::Directory { directory: directory.to_owned(), source })?;
-    Ok(Store::local(directory).map_err(lowtide::Error::from)?)
+    Ok(Store::open_local(directory).map_err(lowtide::Error::from)?)
 }
 
 /// Every directory of checkpoints at or below `directory`, in the order of their names.

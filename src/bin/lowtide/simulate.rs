@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use comfy_table::{CellAlignment, Table, presets};
-use lowtide::heap::rewrite::{Bound, BoundedRewriting, Never, RewritePolicy};
+use comfy_table::{CellAlignment, LineStyle, Table, presets};
+use lowtide_heap::rewrite::{Bound, BoundedRewriting, Never, RewritePolicy};
 use lowtide::simulate::{PeriodicFull, Purge, SimulateOptions, SimulateReport, Workload, simulate};
 use serde::Serialize;
 
@@ -179,7 +179,7 @@ fn print_json(lines: &[Line], out: &mut impl Write) -> io::Result<()> {
 
 fn table(lines: &[Line]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none()));
     table.set_header([
         "workload",
         "policy",

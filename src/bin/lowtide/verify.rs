@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use lowtide::verify::{Verification, verify};
-use lowtide::{Error, ErrorKind};
+use lowtide::{Error, ErrorKind, Verification, verify};
 
 use super::{FOUND_FAULT, Failure, block_on, places};
 

@@ -13,8 +13,8 @@ use crate::compare::event::{Event, Flight, Totals};
 use crate::compare::model::{Cell, Content};
 use crate::compare::stopwatch::Stopwatch;
 use crate::compare::{BackendName, CompareOptions, Input};
-use crate::error::{Error, Result};
-use crate::job::{Job, JobBuilder, JobOptions, ValueState, WrittenParts};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{Deletions, Job, JobBuilder, JobOptions, ValueState, WrittenParts};
 use crate::{CheckpointKind, Retention, Store};
 
 /// Name of the job; its directory lies in the directory of the contender.
@@ -42,16 +42,14 @@ impl JobEntrant {
     }
 
     fn builder(&self) -> JobBuilder<HeapBackend> {
-        let mut options = JobOptions {
+        let options = JobOptions {
             subtasks: self.subtasks,
             key_groups: self.key_groups,
             retained: Retention::Newest(self.retain),
+            // What is retained is listed after each checkpoint: nothing may be half deleted then.
+            deletions: Deletions::ByHand,
             ..JobOptions::default()
         };
-        if self.name != BackendName::Heap {
-            // Full snapshots are the other way to bound what is retained: without rewriting.
-            options.backend.rewrite = None;
-        }
         JobBuilder::new(JOB).options(options)
     }
 
@@ -63,7 +61,10 @@ impl JobEntrant {
             .worker_threads(2)
             .enable_all()
             .build()
-            .map_err(|source| Error::store("cannot start the threads that write checkpoints", source))?;
+            .map_err(|source| {
+                Error::new(ErrorKind::Store, "the threads that write checkpoints cannot be started")
+                    .caused_by(source)
+            })?;
         let mut job = runtime.block_on(start(self.builder(), place.meter.store()))?;
         let states = States::open(&mut job, self.is_flights)?;
         Ok(Box::new(JobContender { runtime, job, states, name: self.name, taken: 0, writing: None }))
