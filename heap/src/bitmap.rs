@@ -1,0 +1,144 @@
+//! A set of small numbers as bits: buckets of a table, pieces of a shard.
+//!
+//! Owns: the bits. Does not own: what a number means.
+
+/// A set of small numbers; grows as needed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bitmap {
+    words: Vec<u64>,
+}
+
+const WORD_BITS: usize = 64;
+
+impl Bitmap {
+    /// The empty set, with room for numbers below `bits`.
+    pub(crate) fn with_room(bits: usize) -> Self {
+        Self { words: vec![0; bits.div_ceil(WORD_BITS)] }
+    }
+
+    /// Whether `bit` is in the set.
+    #[inline]
+    pub(crate) fn contains(&self, bit: usize) -> bool {
+        self.words.get(bit / WORD_BITS).is_some_and(|word| word >> (bit % WORD_BITS) & 1 == 1)
+    }
+
+    /// Adds `bit`; tells whether it is new.
+    #[inline]
+    pub(crate) fn insert(&mut self, bit: usize) -> bool {
+        let index = bit / WORD_BITS;
+        if index >= self.words.len() {
+            self.words.resize(index + 1, 0);
+        }
+        let mask = 1 << (bit % WORD_BITS);
+        self.words.get_mut(index).is_some_and(|word| {
+            let new = *word & mask == 0;
+            *word |= mask;
+            new
+        })
+    }
+
+    /// Takes `bit` out; tells whether it was there.
+    #[inline]
+    pub(crate) fn remove(&mut self, bit: usize) -> bool {
+        let mask = 1 << (bit % WORD_BITS);
+        self.words.get_mut(bit / WORD_BITS).is_some_and(|word| {
+            let there = *word & mask != 0;
+            *word &= !mask;
+            there
+        })
+    }
+
+    /// Adds all of `other`.
+    pub(crate) fn union_with(&mut self, other: &Self) {
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
+        }
+        for (word, other) in self.words.iter_mut().zip(&other.words) {
+            *word |= other;
+        }
+    }
+
+    /// Empties the set and keeps its room.
+    pub(crate) fn clear(&mut self) {
+        self.words.fill(0);
+    }
+
+    /// Whether nothing is in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.words.iter().all(|&word| word == 0)
+    }
+
+    /// How many numbers are in it.
+    pub(crate) fn count(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// The numbers, ascending.
+    pub(crate) fn ones(&self) -> impl Iterator<Item = usize> + '_ {
+        self.words.iter().enumerate().flat_map(|(index, &word)| {
+            std::iter::successors((word != 0).then_some(word), |word| {
+                let rest = word & (word - 1);
+                (rest != 0).then_some(rest)
+            })
+            .map(move |word| index * WORD_BITS + word.trailing_zeros() as usize)
+        })
+    }
+
+    /// The first number that is at least `from`.
+    pub(crate) fn next_from(&self, from: usize) -> Option<usize> {
+        let index = from / WORD_BITS;
+        let first = self.words.get(index)? & (u64::MAX << (from % WORD_BITS));
+        if first != 0 {
+            return Some(index * WORD_BITS + first.trailing_zeros() as usize);
+        }
+        let rest = self.words.iter().enumerate().skip(index + 1);
+        rest.filter(|(_, word)| **word != 0)
+            .map(|(index, word)| index * WORD_BITS + word.trailing_zeros() as usize)
+            .next()
+    }
+
+    /// Bytes of memory beside the struct itself.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.words.capacity() * size_of::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_bitmap_is_a_set(
+            a in proptest::collection::btree_set(0_usize..300, 0..40),
+            b in proptest::collection::btree_set(0_usize..300, 0..40),
+            out in proptest::collection::vec(0_usize..300, 0..40),
+        ) {
+            let mut model: BTreeSet<usize> = a.clone();
+            let mut bits = Bitmap::default();
+            for bit in &a {
+                prop_assert!(bits.insert(*bit));
+                prop_assert!(!bits.insert(*bit));
+            }
+            let mut other = Bitmap::with_room(10);
+            b.iter().for_each(|bit| { other.insert(*bit); });
+            bits.union_with(&other);
+            model.extend(&b);
+            for bit in out {
+                prop_assert_eq!(bits.remove(bit), model.remove(&bit));
+            }
+            prop_assert_eq!(bits.count(), model.len());
+            prop_assert_eq!(bits.is_empty(), model.is_empty());
+            prop_assert!(bits.ones().eq(model.iter().copied()));
+            for from in 0..310 {
+                prop_assert_eq!(bits.next_from(from), model.range(from..).next().copied());
+                prop_assert_eq!(bits.contains(from), model.contains(&from));
+            }
+            bits.clear();
+            prop_assert!(bits.is_empty());
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! How the keys, namespaces and values of one state become bytes, and how a key is placed.
+//!
+//! Owns: the choice of codecs of a state, and the hash of (key, namespace). Does not own: the codecs themselves
+//! (`lowtide-format`).
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lowtide_format::{
+    AutoCodec, Codec, DecodeLimits, FormatError, Key, Namespace, StateDescriptor, StateKind, Value, xxh3,
+};
+
+/// xxh3-64 of no bytes: the hash of the void namespace.
+const VOID_HASH: u64 = 0x2d06_8005_38d3_94c2;
+
+/// The hash by which a piece and a bucket are found. The key group follows from the key's hash alone.
+///
+/// The void namespace leaves the key's hash as it is.
+#[inline]
+pub(crate) fn place_hash(key_hash: u64, namespace_hash: u64) -> u64 {
+    // An odd factor, so that namespaces that differ in any bit spread over all higher ones.
+    key_hash ^ (namespace_hash ^ VOID_HASH).rotate_left(23).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// The codecs of one state.
+pub(crate) trait StateCodecs<K, N, V>: Send + Sync {
+    fn encode_key(&self, key: &K, out: &mut Vec<u8>) -> Result<(), FormatError>;
+    fn encode_namespace(&self, namespace: &N, out: &mut Vec<u8>) -> Result<(), FormatError>;
+    fn encode_value(&self, value: &V, out: &mut Vec<u8>) -> Result<(), FormatError>;
+    fn decode(&self, record: EncodedEntry<'_>, limits: DecodeLimits) -> Result<(K, N, V), FormatError>;
+    fn decode_namespace(&self, bytes: &[u8], limits: DecodeLimits) -> Result<N, FormatError>;
+    fn key_hash(&self, key: &K) -> u64;
+    fn namespace_hash(&self, namespace: &N) -> u64;
+}
+
+/// The encoded parts of an entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EncodedEntry<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) namespace: &'a [u8],
+    pub(crate) value: &'a [u8],
+}
+
+/// Keys and namespaces by the format's own codec, values by one that can be chosen.
+pub(crate) struct Typed<V> {
+    value: Arc<dyn Codec<V>>,
+}
+
+impl<V> fmt::Debug for Typed<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Typed({})", self.value.identity())
+    }
+}
+
+impl<V: Value> Typed<V> {
+    pub(crate) fn new(value: Arc<dyn Codec<V>>) -> Self {
+        Self { value }
+    }
+
+    pub(crate) fn descriptor<K: Key, N: Namespace>(&self, name: &str) -> StateDescriptor {
+        StateDescriptor {
+            name: name.to_owned(),
+            kind: StateKind::Value,
+            key: Codec::<K>::identity(&AutoCodec),
+            namespace: Codec::<N>::identity(&AutoCodec),
+            value: self.value.identity(),
+        }
+    }
+}
+
+impl<K: Key, N: Namespace, V: Value> StateCodecs<K, N, V> for Typed<V> {
+    fn encode_key(&self, key: &K, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        AutoCodec.encode(key, out)
+    }
+
+    fn encode_namespace(&self, namespace: &N, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        AutoCodec.encode(namespace, out)
+    }
+
+    fn encode_value(&self, value: &V, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        self.value.encode(value, out)
+    }
+
+    fn decode(&self, record: EncodedEntry<'_>, limits: DecodeLimits) -> Result<(K, N, V), FormatError> {
+        let key = AutoCodec.decode(record.key, limits)?;
+        let namespace = AutoCodec.decode(record.namespace, limits)?;
+        Ok((key, namespace, self.value.decode(record.value, limits)?))
+    }
+
+    fn decode_namespace(&self, bytes: &[u8], limits: DecodeLimits) -> Result<N, FormatError> {
+        AutoCodec.decode(bytes, limits)
+    }
+
+    #[inline]
+    fn key_hash(&self, key: &K) -> u64 {
+        key.key_hash()
+    }
+
+    #[inline]
+    fn namespace_hash(&self, namespace: &N) -> u64 {
+        namespace.key_hash()
+    }
+}
+
+/// An encoded part of an entry of a state that nobody has opened with its types yet.
+///
+/// A type of its own, so that such a state is never taken for one whose types are bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Raw(Bytes);
+
+/// For a state that was restored and that nobody has opened with its types yet: everything stays bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Untyped;
+
+impl Raw {
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl StateCodecs<Raw, Raw, Raw> for Untyped {
+    fn encode_key(&self, key: &Raw, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        out.extend_from_slice(&key.0);
+        Ok(())
+    }
+
+    fn encode_namespace(&self, namespace: &Raw, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        out.extend_from_slice(&namespace.0);
+        Ok(())
+    }
+
+    fn encode_value(&self, value: &Raw, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        out.extend_from_slice(&value.0);
+        Ok(())
+    }
+
+    fn decode(
+        &self,
+        record: EncodedEntry<'_>,
+        _limits: DecodeLimits,
+    ) -> Result<(Raw, Raw, Raw), FormatError> {
+        let copy = |bytes| Raw(Bytes::copy_from_slice(bytes));
+        Ok((copy(record.key), copy(record.namespace), copy(record.value)))
+    }
+
+    fn decode_namespace(&self, bytes: &[u8], _limits: DecodeLimits) -> Result<Raw, FormatError> {
+        Ok(Raw(Bytes::copy_from_slice(bytes)))
+    }
+
+    fn key_hash(&self, key: &Raw) -> u64 {
+        xxh3(&key.0)
+    }
+
+    fn namespace_hash(&self, namespace: &Raw) -> u64 {
+        xxh3(&namespace.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_untyped_state_places_keys_as_the_typed_one_does() {
+        let typed = Typed::<u64>::new(Arc::new(AutoCodec));
+        let (key, namespace) = ("user-1".to_owned(), 7_u32);
+        let codecs: &dyn StateCodecs<String, u32, u64> = &typed;
+        let (mut key_bytes, mut namespace_bytes) = (Vec::new(), Vec::new());
+        codecs.encode_key(&key, &mut key_bytes).unwrap();
+        codecs.encode_namespace(&namespace, &mut namespace_bytes).unwrap();
+        assert_eq!(codecs.key_hash(&key), Untyped.key_hash(&Raw(key_bytes.into())));
+        assert_eq!(codecs.namespace_hash(&namespace), Untyped.namespace_hash(&Raw(namespace_bytes.into())));
+        assert_eq!(VOID_HASH, ().key_hash());
+        assert_eq!(place_hash(42, VOID_HASH), 42);
+    }
+}

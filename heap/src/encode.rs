@@ -1,0 +1,191 @@
+//! Turns entries and removals of one state into records.
+//!
+//! Owns: scratch buffers, the translation of epochs into checkpoint ids as of one freeze. Does not own: which
+//! records are written.
+
+use std::sync::Arc;
+
+use lowtide_format::{CheckpointId, FormatError, RecordRef, RecordRun};
+
+use crate::chain::{StateIndex, TombstoneSpan, TombstoneTally};
+use crate::codecs::StateCodecs;
+use crate::epochs::{Epoch, Epochs};
+use crate::error::HeapError;
+use crate::open::Aside;
+use crate::piece::Slot;
+
+/// When tombstones are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Antimatter {
+    /// Only where an element of the base may hold a record of the key.
+    #[default]
+    Elide,
+    /// One for every key removed since the base.
+    Always,
+}
+
+/// The ids of one freeze.
+#[derive(Clone, Debug)]
+pub(crate) struct Resolver {
+    pub(crate) id: CheckpointId,
+    /// The interval that the freeze ended or fell in: what is not older has the id of this checkpoint.
+    pub(crate) epoch: Epoch,
+    pub(crate) epochs: Epochs,
+}
+
+impl Resolver {
+    fn id(&self, epoch: Epoch) -> CheckpointId {
+        if epoch >= self.epoch {
+            return self.id;
+        }
+        self.epochs.id(epoch).map_or(self.id, |id| id.min(self.id))
+    }
+}
+
+/// Which tombstones a checkpoint needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tombstones {
+    /// None at all: there is no base, or nothing in it.
+    None,
+    /// Those of keys born up to the base.
+    BornThrough(CheckpointId),
+    /// All.
+    All,
+}
+
+/// Encodes the records of one state in one key group.
+pub(crate) struct Encoder<'a, K, N, V> {
+    pub(crate) codecs: &'a dyn StateCodecs<K, N, V>,
+    pub(crate) resolver: &'a Resolver,
+    pub(crate) tombstones: Tombstones,
+    pub(crate) state: StateIndex,
+    pub(crate) name: &'a str,
+    pub(crate) run: &'a mut RecordRun,
+    pub(crate) tally: &'a mut TombstoneTally,
+    scratch: Vec<u8>,
+    /// The last epoch looked up, with its id: neighbours are often of one age.
+    known: [(Epoch, Option<CheckpointId>); 2],
+    last_namespace: Arc<[u8]>,
+}
+
+impl<'a, K, N, V> Encoder<'a, K, N, V> {
+    pub(crate) fn new(parts: EncoderParts<'a, K, N, V>) -> Self {
+        let EncoderParts { codecs, resolver, tombstones, state, name, run, tally } = parts;
+        let known = [(Epoch(0), None); 2];
+        let (scratch, last_namespace) = (Vec::new(), Arc::from([]));
+        Self { codecs, resolver, tombstones, state, name, run, tally, scratch, known, last_namespace }
+    }
+
+    fn id(&mut self, which: usize, epoch: Epoch) -> CheckpointId {
+        if let Some((known, Some(id))) = self.known.get(which) {
+            if *known == epoch {
+                return *id;
+            }
+        }
+        let id = self.resolver.id(epoch);
+        if let Some(known) = self.known.get_mut(which) {
+            *known = (epoch, Some(id));
+        }
+        id
+    }
+
+    fn fail<T>(&self, part: &'static str, result: Result<T, FormatError>) -> Result<T, HeapError> {
+        result.map_err(|source| HeapError::Record { name: self.name.to_owned(), part, source })
+    }
+
+    /// Encodes key and namespace into the scratch buffer; returns where each ends.
+    fn name_of(&mut self, key: &K, namespace: &N) -> Result<(usize, usize), HeapError> {
+        self.scratch.clear();
+        let encoded = self.codecs.encode_key(key, &mut self.scratch);
+        self.fail("a key", encoded)?;
+        let key_end = self.scratch.len();
+        let encoded = self.codecs.encode_namespace(namespace, &mut self.scratch);
+        self.fail("a namespace", encoded)?;
+        Ok((key_end, self.scratch.len()))
+    }
+
+    /// Writes an entry.
+    pub(crate) fn put(&mut self, slot: Named<'_, K, N>, value: &V, age: Age) -> Result<(), HeapError> {
+        let (key_end, namespace_end) = self.name_of(slot.key, slot.namespace)?;
+        let encoded = self.codecs.encode_value(value, &mut self.scratch);
+        self.fail("a value", encoded)?;
+        let version = self.id(0, age.version);
+        // A forgotten epoch stands for a floor that may be above the version of an old entry.
+        let born = self.id(1, age.born).min(version);
+        let (name, value) = self.scratch.split_at(namespace_end);
+        let (key, namespace) = name.split_at(key_end);
+        let pushed = self.run.push(RecordRef::Put { key, namespace, value, version, born });
+        self.fail("a put", pushed)
+    }
+
+    /// Writes a tombstone, if this checkpoint needs it.
+    pub(crate) fn tombstone(
+        &mut self,
+        slot: Named<'_, K, N>,
+        oldest: Epoch,
+        newest: CheckpointId,
+    ) -> Result<(), HeapError> {
+        let oldest = self.id(1, oldest).min(newest);
+        let needed = match self.tombstones {
+            Tombstones::None => false,
+            Tombstones::BornThrough(base) => oldest <= base,
+            Tombstones::All => true,
+        };
+        if !needed {
+            return Ok(());
+        }
+        let (key_end, namespace_end) = self.name_of(slot.key, slot.namespace)?;
+        let name = self.scratch.get(..namespace_end).unwrap_or_default();
+        let (key, namespace) = name.split_at(key_end);
+        let pushed = self.run.push(RecordRef::Tombstone { key, namespace, oldest, newest });
+        self.fail("a tombstone", pushed)?;
+        let namespace = self.scratch.get(key_end..namespace_end).unwrap_or_default();
+        if *self.last_namespace != *namespace {
+            self.last_namespace = Arc::from(namespace);
+        }
+        self.tally.add(self.state, &self.last_namespace, TombstoneSpan { oldest, newest });
+        Ok(())
+    }
+
+    /// Writes a record that was set aside.
+    pub(crate) fn aside(&mut self, record: &Aside<K, N, V>) -> Result<(), HeapError> {
+        match record {
+            Aside::Put { key, namespace, value, version, born } => {
+                self.put(Named { key, namespace }, value, Age { version: *version, born: *born })
+            }
+            Aside::Tombstone { key, namespace, oldest, newest } => {
+                self.tombstone(Named { key, namespace }, *oldest, *newest)
+            }
+        }
+    }
+}
+
+/// What an encoder is made of.
+pub(crate) struct EncoderParts<'a, K, N, V> {
+    pub(crate) codecs: &'a dyn StateCodecs<K, N, V>,
+    pub(crate) resolver: &'a Resolver,
+    pub(crate) tombstones: Tombstones,
+    pub(crate) state: StateIndex,
+    pub(crate) name: &'a str,
+    pub(crate) run: &'a mut RecordRun,
+    pub(crate) tally: &'a mut TombstoneTally,
+}
+
+/// A key in a namespace.
+pub(crate) struct Named<'a, K, N> {
+    pub(crate) key: &'a K,
+    pub(crate) namespace: &'a N,
+}
+
+impl<'a, K, N> Named<'a, K, N> {
+    pub(crate) fn of<V>(slot: &'a Slot<K, N, V>) -> Self {
+        Self { key: &slot.key, namespace: &slot.namespace }
+    }
+}
+
+/// The two epochs of an entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Age {
+    pub(crate) version: Epoch,
+    pub(crate) born: Epoch,
+}

@@ -1,0 +1,256 @@
+//! Which freezes of this backend may still become the base of a checkpoint, and where the records of a base are.
+//!
+//! Owns: the remembered freezes with their fate, the base of the last trigger, the homes of intervals in each chain.
+//! Does not own: the changed sets and removal logs that are kept because of it (the pieces).
+//!
+//! Two checkpoints in flight can have different bases, and then different chains: of the two, either may become
+//! the next base. So homes are kept per checkpoint, as a list from intervals to segments, which each checkpoint
+//! takes over from its base and extends by its own segments.
+//!
+//! # Invariants
+//!
+//! - H4. Ids and epochs of the remembered freezes ascend.
+//! - H5. The floor never goes back, and no remembered freeze is below it: what changed up to the floor is in every
+//!   base that is still possible.
+
+use std::sync::Arc;
+
+use lowtide_format::CheckpointId;
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use crate::chain::{Chain, SegmentNumber};
+use crate::epochs::Epoch;
+use crate::origins::{Origin, Part};
+
+/// Which checkpoints a trigger may name as the base.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BaseMode {
+    /// Published checkpoints only: a base means that everything older is settled.
+    #[default]
+    Confirmed,
+    /// Also a checkpoint that this backend has written, although it is pending or was aborted.
+    Acknowledged,
+}
+
+/// The segments that one checkpoint wrote for its delta.
+#[derive(Clone, Debug)]
+pub(crate) enum Home {
+    /// One segment.
+    Whole(SegmentNumber),
+    /// One for each part of the key groups.
+    Parts(Arc<[SegmentNumber]>),
+}
+
+impl Home {
+    pub(crate) fn of_part(&self, part: Part) -> Option<SegmentNumber> {
+        match self {
+            Self::Whole(segment) => Some(*segment),
+            Self::Parts(segments) => segments.get(part.0).copied(),
+        }
+    }
+}
+
+/// Where the records of entries are, by the interval of their last change, in the chain of one checkpoint.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Homes {
+    /// Ascending: entries changed after the epoch before, up to this one, are there.
+    until: Vec<(Epoch, Home)>,
+    /// The last full checkpoint that the chain starts with: fixed homes up to it are no longer right.
+    full: Option<Epoch>,
+}
+
+impl Homes {
+    /// The homes of a chain that holds fixed homes only: a restored one.
+    pub(crate) fn restored() -> Self {
+        Self::default()
+    }
+
+    /// The segment that holds the record of an entry of this origin, in this part.
+    pub(crate) fn find(&self, origin: &Origin, part: Part) -> Option<SegmentNumber> {
+        if let Some(home) = origin.home {
+            if self.full.is_none_or(|full| home.epoch > full) {
+                return Some(home.segment);
+            }
+        }
+        let index = self.until.partition_point(|(until, _)| *until < origin.version);
+        self.until.get(index).and_then(|(_, home)| home.of_part(part))
+    }
+
+    /// The homes after a checkpoint, whose interval ended with `epoch`, wrote `delta` against these as its base.
+    pub(crate) fn extended(&self, epoch: Epoch, delta: Option<Home>, listed: &Chain) -> Self {
+        let is_listed = |segment: &SegmentNumber| {
+            listed.elements().iter().any(|element| element.facts.number == *segment)
+        };
+        let mut until = self.until.clone();
+        // Homes without a live record are asked for no more.
+        until.retain(|(_, home)| match home {
+            Home::Whole(segment) => is_listed(segment),
+            Home::Parts(segments) => segments.iter().any(is_listed),
+        });
+        until.extend(delta.map(|delta| (epoch, delta)));
+        Self { until, full: self.full }
+    }
+
+    /// The homes of a checkpoint without a base.
+    pub(crate) fn full(epoch: Epoch, delta: Option<Home>) -> Self {
+        Self { until: delta.map(|delta| (epoch, delta)).into_iter().collect(), full: Some(epoch) }
+    }
+}
+
+/// What a checkpoint left behind when it was written: all that using it as a base needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    pub(crate) chain: Arc<Chain>,
+    pub(crate) homes: Arc<Homes>,
+}
+
+/// Where a snapshot leaves it, and the backend finds it.
+pub(crate) type WrittenSlot = Arc<Mutex<Option<Written>>>;
+
+/// What became of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Pending,
+    Completed,
+    Aborted,
+}
+
+/// A freeze that may become a base.
+#[derive(Debug)]
+struct Node {
+    id: CheckpointId,
+    epoch: Epoch,
+    fate: Fate,
+    written: WrittenSlot,
+}
+
+/// A base that a trigger may use.
+#[derive(Clone, Debug)]
+pub(crate) struct BaseFacts {
+    pub(crate) id: CheckpointId,
+    pub(crate) epoch: Epoch,
+    pub(crate) written: Written,
+}
+
+/// The freezes of one backend that may become bases.
+#[derive(Debug)]
+pub(crate) struct Lineage {
+    mode: BaseMode,
+    nodes: Vec<Node>,
+    floor: Epoch,
+}
+
+impl Lineage {
+    /// Nothing is remembered.
+    pub(crate) fn new(mode: BaseMode) -> Self {
+        Self { mode, nodes: Vec::new(), floor: Epoch(0) }
+    }
+
+    /// The restored checkpoint, whose entries all bear fixed labels, is the base to be.
+    pub(crate) fn restored(mode: BaseMode, chain: Chain, epoch: Epoch) -> Self {
+        let id = chain.id();
+        let written = Written { chain: Arc::new(chain), homes: Arc::new(Homes::restored()) };
+        let written = Arc::new(Mutex::new(Some(written)));
+        Self { mode, nodes: vec![Node { id, epoch, fate: Fate::Completed, written }], floor: epoch }
+    }
+
+    pub(crate) fn mode(&self) -> BaseMode {
+        self.mode
+    }
+
+    /// What changed up to here is in every base that is still possible.
+    pub(crate) fn floor(&self) -> Epoch {
+        self.floor
+    }
+
+    /// The epochs of all possible bases, ascending: changed sets on both sides of one stay apart.
+    pub(crate) fn boundaries(&self) -> SmallVec<[Epoch; 4]> {
+        self.nodes.iter().map(|node| node.epoch).collect()
+    }
+
+    /// The base `id`, if it was written and may be used.
+    pub(crate) fn base(&self, id: CheckpointId) -> Option<BaseFacts> {
+        let node = self.nodes.iter().find(|node| node.id == id)?;
+        let written = node.written.lock().clone()?;
+        Some(BaseFacts { id, epoch: node.epoch, written })
+    }
+
+    /// A trigger names `base`: what it settles is forgotten. In mode confirmed it says that the base is complete.
+    pub(crate) fn trigger(&mut self, base: Option<CheckpointId>, ended: Epoch) {
+        if let Some(base) = base {
+            match self.mode {
+                BaseMode::Confirmed => {
+                    self.nodes.retain(|node| node.id >= base);
+                    self.set_fate(base, Fate::Completed);
+                }
+                BaseMode::Acknowledged => {
+                    self.nodes.retain(|node| node.id >= base || node.fate != Fate::Aborted);
+                    let published = self.published();
+                    self.nodes.retain(|node| published.is_none_or(|published| node.id >= published));
+                }
+            }
+        }
+        let lowest = self.nodes.first().map_or(ended, |node| node.epoch);
+        self.floor = self.floor.max(lowest);
+        self.check_invariants();
+    }
+
+    /// Remembers the freeze that ended `epoch`; the snapshot leaves what it wrote in the returned slot.
+    pub(crate) fn push(&mut self, id: CheckpointId, epoch: Epoch) -> WrittenSlot {
+        let written = WrittenSlot::default();
+        self.nodes.push(Node { id, epoch, fate: Fate::Pending, written: Arc::clone(&written) });
+        self.check_invariants();
+        written
+    }
+
+    fn published(&self) -> Option<CheckpointId> {
+        let completed = self.nodes.iter().filter(|node| node.fate == Fate::Completed);
+        completed.map(|node| node.id).max()
+    }
+
+    fn set_fate(&mut self, id: CheckpointId, fate: Fate) {
+        self.nodes.iter_mut().filter(|node| node.id == id).for_each(|node| node.fate = fate);
+    }
+
+    /// `id` is complete everywhere: pending checkpoints that it overtakes never will be. Unknown ids are harmless.
+    pub(crate) fn completed(&mut self, id: CheckpointId) {
+        self.set_fate(id, Fate::Completed);
+        let overtaken = self.nodes.iter().filter(|node| node.id < id && node.fate == Fate::Pending);
+        for id in overtaken.map(|node| node.id).collect::<Vec<_>>() {
+            self.aborted(id);
+        }
+    }
+
+    /// `id` will never be complete. Idempotent; unknown and completed ids are left alone.
+    pub(crate) fn aborted(&mut self, id: CheckpointId) {
+        let mode = self.mode;
+        self.nodes.retain_mut(|node| {
+            if node.id != id || node.fate == Fate::Completed {
+                return true;
+            }
+            node.fate = Fate::Aborted;
+            // Acknowledged, it may still be a base until a later one is.
+            mode == BaseMode::Acknowledged && node.written.lock().is_some()
+        });
+    }
+
+    /// The oldest element that a chain of any possible base lists; `None` while one of them is not written.
+    pub(crate) fn oldest_element(&self) -> Option<CheckpointId> {
+        let oldest = self.nodes.iter().map(|node| {
+            let written = node.written.lock();
+            let first = written.as_ref()?.chain.elements().first().map(crate::chain::Element::id);
+            Some(first.unwrap_or(node.id))
+        });
+        oldest.collect::<Option<Vec<_>>>()?.into_iter().min()
+    }
+
+    fn check_invariants(&self) {
+        if cfg!(debug_assertions) {
+            let ascend = self.nodes.is_sorted_by(|a, b| a.id < b.id && a.epoch < b.epoch);
+            assert!(ascend, "H4: remembered freezes out of order");
+            let kept = self.nodes.iter().all(|node| node.epoch >= self.floor);
+            assert!(kept, "H5: a remembered freeze is below the floor {}", self.floor.0);
+        }
+    }
+}

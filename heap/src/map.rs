@@ -1,0 +1,171 @@
+//! One named state: all its key groups in this backend, with their counts and open snapshots.
+//!
+//! Owns: shards, labels and counts, the clears since the base, the list of snapshots that writes must respect.
+//! Does not own: what a write must know about time (`turn`).
+//!
+//! Each method that changes an entry marks it before the change can be seen, and no `&mut V` leaves it.
+
+mod change;
+mod freeze;
+mod load;
+
+use std::sync::Arc;
+
+use lowtide_format::{KeyGroupCount, KeyGroupRange, StateDescriptor};
+
+use crate::clears::Clears;
+use crate::codecs::{StateCodecs, place_hash};
+use crate::handover::Stamp;
+use crate::open::Open;
+use crate::origins::{Origins, PARTS_MAX, Part};
+use crate::piece::{Piece, Slot};
+use crate::shard::{Listing, PieceOwner, Shard};
+
+pub(crate) use freeze::{FreezeFacts, Frozen, ShardOutput, WriteContext};
+pub(crate) use load::{AnyState, Loaded};
+
+/// Which key groups a backend holds, and how many there are in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) range: KeyGroupRange,
+    pub(crate) count: KeyGroupCount,
+}
+
+impl Layout {
+    /// The shard of a key; `None` if its key group is not ours.
+    #[inline]
+    pub(crate) fn shard_of(self, key_hash: u64) -> Option<usize> {
+        let count = u64::from(self.count.get());
+        // A mask where that is the same: a division costs more than the rest of the look-up's arithmetic.
+        let group = if count.is_power_of_two() { key_hash & (count - 1) } else { key_hash % count };
+        let shard = group.checked_sub(u64::from(self.range.start().0))?;
+        (shard < u64::from(self.range.len())).then_some(shard as usize)
+    }
+
+    /// Into how many parts the shards are cut.
+    pub(crate) fn parts(self) -> usize {
+        (self.range.len() as usize).min(PARTS_MAX)
+    }
+
+    /// The part of a shard.
+    #[inline]
+    pub(crate) fn part_of(self, shard: usize) -> Part {
+        Part(shard * self.parts() / self.range.len() as usize)
+    }
+}
+
+/// Where an entry is or would be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) shard: usize,
+    pub(crate) hash: u64,
+}
+
+/// All entries of one named state of a backend.
+pub(crate) struct StateMap<K, N, V> {
+    descriptor: Arc<StateDescriptor>,
+    codecs: Arc<dyn StateCodecs<K, N, V>>,
+    layout: Layout,
+    shards: Vec<Shard<K, N, V>>,
+    listings: Arc<[Arc<Listing<K, N, V>>]>,
+    origins: Origins,
+    len: usize,
+    opens: Vec<Arc<Open<K, N, V>>>,
+    clears: Clears<N>,
+    /// Pieces that were cleared, to be dropped one by one.
+    discarded: Vec<PieceOwner<K, N, V>>,
+    /// Whether a listing may hold detached pieces.
+    detached: bool,
+}
+
+impl<K, N, V> StateMap<K, N, V> {
+    pub(crate) fn new(
+        descriptor: Arc<StateDescriptor>,
+        codecs: Arc<dyn StateCodecs<K, N, V>>,
+        layout: Layout,
+    ) -> Self {
+        let shards: Vec<Shard<K, N, V>> = (0..layout.range.len()).map(|_| Shard::new()).collect();
+        let listings = shards.iter().map(|shard| Arc::clone(shard.listing())).collect();
+        Self {
+            descriptor,
+            codecs,
+            layout,
+            shards,
+            listings,
+            origins: Origins::new(layout.parts()),
+            len: 0,
+            opens: Vec::new(),
+            clears: Clears::default(),
+            discarded: Vec::new(),
+            detached: false,
+        }
+    }
+
+    pub(crate) fn descriptor(&self) -> &Arc<StateDescriptor> {
+        &self.descriptor
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The place of a key; `None` if its key group is not ours.
+    #[inline]
+    pub(crate) fn place(&self, key_hash: u64, namespace_hash: u64) -> Option<Place> {
+        let shard = self.layout.shard_of(key_hash)?;
+        Some(Place { shard, hash: place_hash(key_hash, namespace_hash) })
+    }
+
+    #[inline]
+    fn piece(&self, place: Place) -> Option<&Piece<K, N, V>> {
+        self.shards.get(place.shard)?.piece_of(place.hash)
+    }
+
+    /// The entry at a place that `is_it`. Takes no lock.
+    #[inline]
+    pub(crate) fn find(
+        &self,
+        place: Place,
+        is_it: impl FnMut(&Slot<K, N, V>) -> bool,
+    ) -> Option<&Slot<K, N, V>> {
+        self.piece(place)?.find(place.hash, is_it)
+    }
+
+    /// All entries, by key group, in no order within one.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot<K, N, V>> {
+        self.shards.iter().flat_map(|shard| shard.pieces().flat_map(Piece::iter))
+    }
+
+    fn hash_of_slot(codecs: &dyn StateCodecs<K, N, V>, slot: &Slot<K, N, V>) -> u64 {
+        place_hash(codecs.key_hash(&slot.key), codecs.namespace_hash(&slot.namespace))
+    }
+
+    /// The oldest freeze that still wants something.
+    fn oldest_open(&self) -> Option<Stamp> {
+        self.opens.iter().filter(|open| !open.is_closed()).map(|open| open.stamp).min()
+    }
+
+    /// Bytes of memory of tables and what stands beside them; not what keys and values own. O(pieces).
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let pieces = self.shards.iter().flat_map(Shard::pieces);
+        pieces.map(Piece::memory_bytes).sum()
+    }
+
+    /// Records held for open snapshots.
+    pub(crate) fn held(&self) -> usize {
+        self.opens.iter().map(|open| open.held()).sum()
+    }
+
+    /// Checks H2 and what the shards check. O(entries).
+    pub(crate) fn check_invariants(&self) {
+        let entries: usize = self.shards.iter().flat_map(Shard::pieces).map(Piece::len).sum();
+        assert_eq!(entries, self.len, "H2: entries in the pieces, and as counted");
+        assert_eq!(self.origins.total(), self.len as u64, "H2: counts of labels, and entries");
+        let codecs = &*self.codecs;
+        self.shards.iter().for_each(|shard| shard.check_invariants(|slot| Self::hash_of_slot(codecs, slot)));
+    }
+}

@@ -1,0 +1,370 @@
+//! The owner's changes of a state map.
+
+use std::sync::Arc;
+
+use super::{Place, StateMap};
+use crate::epochs::Epoch;
+use crate::open::{Aside, Open};
+use crate::owed::{Gate, Locked, Site, touch};
+use crate::piece::{Accounts, Gone, Piece, Slot};
+use crate::shard::{PieceOwner, Shard};
+use crate::turn::Turn;
+
+/// The owner's access to a piece: without the lock if nothing is owed, otherwise by it.
+enum Access<'a, K, N, V> {
+    Free(&'a mut Piece<K, N, V>),
+    Locked(Locked<'a, K, N, V>),
+}
+
+impl<K, N, V> Access<'_, K, N, V> {
+    #[inline]
+    fn parts(&mut self) -> (&mut Piece<K, N, V>, Option<&mut Gate<K, N, V>>) {
+        match self {
+            Self::Free(piece) => (piece, None),
+            Self::Locked(guard) => {
+                let (piece, gate) = guard.parts();
+                (piece, Some(gate))
+            }
+        }
+    }
+}
+
+/// A piece about to be changed, and all that the change must keep right.
+struct Change<'a, K, N, V> {
+    access: Access<'a, K, N, V>,
+    accounts: Accounts<'a>,
+    site: Site<'a>,
+}
+
+impl<K, N, V> Change<'_, K, N, V>
+where
+    K: Clone + Eq,
+    N: Clone + Eq,
+    V: Clone,
+{
+    /// Marks an entry and lets `change` at its value. The frozen value is cloned if a snapshot wants it.
+    #[inline]
+    fn update<R>(&mut self, bucket: usize, change: impl FnOnce(&mut V) -> R) -> Option<R> {
+        let (piece, gate) = self.access.parts();
+        if let Some(gate) = gate {
+            gate.protect(piece, bucket, &self.site, self.accounts.origins);
+        }
+        piece.mark(bucket, &mut self.accounts);
+        piece.slot_mut(bucket).map(|slot| change(&mut slot.value))
+    }
+
+    /// Replaces a value; the frozen value moves to the snapshot that wants it, and is otherwise returned.
+    #[inline]
+    fn put(&mut self, bucket: usize, value: V) -> Option<V> {
+        let (piece, gate) = self.access.parts();
+        let record = match &gate {
+            Some(gate) if gate.wants_put(bucket) => piece.slot(bucket).map(|slot| {
+                let (key, namespace) = (slot.key.clone(), slot.namespace.clone());
+                (key, namespace, piece.version(bucket, self.accounts.origins), piece.born(bucket))
+            }),
+            _ => None,
+        };
+        piece.mark(bucket, &mut self.accounts);
+        let old = piece.slot_mut(bucket).map(|slot| std::mem::replace(&mut slot.value, value))?;
+        let Some(gate) = gate else { return Some(old) };
+        match record {
+            Some((key, namespace, version, born)) => {
+                gate.pay_put(bucket, &self.site, Aside::Put { key, namespace, value: old, version, born });
+                None
+            }
+            None => {
+                gate.forgive(bucket);
+                Some(old)
+            }
+        }
+    }
+
+    /// Adds an entry that is not there; there is room.
+    #[inline]
+    fn insert(&mut self, hash: u64, slot: Slot<K, N, V>) {
+        let (piece, gate) = self.access.parts();
+        let removal = piece.find_removal(hash, &slot.key, &slot.namespace);
+        let born = piece.born_of_new(removal, self.accounts.turn);
+        if let Some(at) = removal {
+            if let Some(gate) = gate {
+                gate.protect_tombstone(piece, at, &self.site);
+            }
+            if let Some(entry) = piece.removals_mut().get_mut(at) {
+                entry.absent = false;
+            }
+        }
+        piece.insert(hash, slot, born, &mut self.accounts);
+    }
+
+    /// Takes an entry out; `log` tells whether a tombstone may have to hide older records of it. The slot is
+    /// returned unless it moved to a snapshot that wants it.
+    fn take(&mut self, hash: u64, bucket: usize, log: Log) -> Option<Slot<K, N, V>> {
+        let (piece, mut gate) = self.access.parts();
+        let (born, version) = (piece.born(bucket), piece.version(bucket, self.accounts.origins));
+        let slot = piece.slot(bucket)?;
+        let removal = piece.find_removal(hash, &slot.key, &slot.namespace);
+        let wanted = gate.as_ref().is_some_and(|gate| gate.wants_put(bucket));
+        let name = (log == Log::Removal || wanted).then(|| (slot.key.clone(), slot.namespace.clone()));
+        let newest = piece.newest_record(bucket, self.accounts.origins);
+        if let (Some(at), Some(gate)) = (removal, gate.as_deref_mut()) {
+            gate.protect_tombstone(piece, at, &self.site);
+        }
+        let slot = piece.take(bucket, &mut self.accounts)?;
+        if let (Log::Removal, Some((key, namespace))) = (log, name.clone()) {
+            let gone = Gone { hash, key, namespace, born, newest };
+            piece.log_removal(removal, gone, self.accounts.turn);
+        }
+        let Some(gate) = gate else { return Some(slot) };
+        if wanted {
+            let Slot { key, namespace, value } = slot;
+            gate.pay_put(bucket, &self.site, Aside::Put { key, namespace, value, version, born });
+            None
+        } else {
+            gate.forgive(bucket);
+            Some(slot)
+        }
+    }
+}
+
+/// Whether taking an entry out is a removal that the log must know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Log {
+    Removal,
+    /// A clear, which needs no tombstones.
+    Clear,
+}
+
+impl<K, N, V> StateMap<K, N, V>
+where
+    K: Clone + Eq,
+    N: Clone + Eq,
+    V: Clone,
+{
+    /// Opens a piece for a change.
+    #[inline]
+    fn change<'a>(&'a mut self, place: Place, at: usize, turn: &'a Turn) -> Option<Change<'a, K, N, V>> {
+        let part = self.layout.part_of(place.shard);
+        let site = Site { shard: place.shard, counters: &turn.counters };
+        let (owner, listing) = self.shards.get_mut(place.shard)?.owner_mut(at)?;
+        let mut accounts = Accounts { turn, origins: &mut self.origins, part };
+        if owner.is_free(&turn.clock) {
+            let access = Access::Free(owner.write(&turn.clock)?);
+            return Some(Change { access, accounts, site });
+        }
+        let (access, begun) = open_locked(owner, &mut accounts, &self.opens, &site);
+        if begun {
+            let open = self.opens.iter().filter(|open| !open.is_closed());
+            let needed = open.filter_map(|open| open.base).fold(turn.floor, Epoch::min);
+            listing.note(at, turn, needed);
+        }
+        Some(Change { access, accounts, site })
+    }
+
+    /// The bucket of the entry at a place that `is_it`, with the number of its piece. Takes no lock.
+    #[inline]
+    fn locate(&self, place: Place, is_it: impl FnMut(&Slot<K, N, V>) -> bool) -> Option<(usize, usize)> {
+        let shard = self.shards.get(place.shard)?;
+        let at = shard.index_of(place.hash)?;
+        Some((at, shard.piece_at(at)?.find_bucket(place.hash, is_it)?))
+    }
+
+    /// Puts a value; tells whether the key was absent. Never clones a value.
+    #[inline]
+    pub(crate) fn put(&mut self, place: Place, slot: Slot<K, N, V>, turn: &Turn) -> bool {
+        let found = self.locate(place, |it| it.key == slot.key && it.namespace == slot.namespace);
+        let Some((at, bucket)) = found else {
+            self.insert(place, slot, turn);
+            return true;
+        };
+        // The old value, and the key that was not needed, are dropped after the lock has gone.
+        let _old = self.change(place, at, turn).and_then(|mut change| change.put(bucket, slot.value));
+        false
+    }
+
+    /// Puts a value; returns the one before, cloned if a snapshot wants it.
+    pub(crate) fn replace(&mut self, place: Place, slot: Slot<K, N, V>, turn: &Turn) -> Option<V> {
+        let found = self.locate(place, |it| it.key == slot.key && it.namespace == slot.namespace);
+        match found {
+            Some((at, bucket)) => {
+                let value = slot.value;
+                self.change(place, at, turn)?.update(bucket, |old| std::mem::replace(old, value))
+            }
+            None => {
+                self.insert(place, slot, turn);
+                None
+            }
+        }
+    }
+
+    /// Adds an entry that is not there.
+    pub(crate) fn insert(&mut self, place: Place, slot: Slot<K, N, V>, turn: &Turn) {
+        self.discard_some();
+        let codecs = Arc::clone(&self.codecs);
+        let Some(shard) = self.shards.get_mut(place.shard) else { return };
+        let Some(at) = shard.make_room(place.hash, turn, |slot| Self::hash_of_slot(&*codecs, slot)) else {
+            return;
+        };
+        let inserted = self.change(place, at, turn).map(|mut change| change.insert(place.hash, slot));
+        self.len += usize::from(inserted.is_some());
+    }
+
+    /// Lets `change` at the value of the entry that `is_it`; `None` if there is none.
+    #[inline]
+    pub(crate) fn update<R>(
+        &mut self,
+        place: Place,
+        is_it: impl FnMut(&Slot<K, N, V>) -> bool,
+        turn: &Turn,
+        change: impl FnOnce(&mut V) -> R,
+    ) -> Option<R> {
+        let (at, bucket) = self.locate(place, is_it)?;
+        self.change(place, at, turn)?.update(bucket, change)
+    }
+
+    /// Removes the entry that `is_it`; returns its value, cloned if a snapshot wants it.
+    pub(crate) fn remove(
+        &mut self,
+        place: Place,
+        is_it: impl FnMut(&Slot<K, N, V>) -> bool,
+        turn: &Turn,
+    ) -> Option<V> {
+        let (at, bucket) = self.locate(place, is_it)?;
+        let mut change = self.change(place, at, turn)?;
+        let (piece, gate) = change.access.parts();
+        let wanted = gate.is_some_and(|gate| gate.wants_put(bucket));
+        let copy = if wanted { piece.slot(bucket).map(|slot| slot.value.clone()) } else { None };
+        let slot = change.take(place.hash, bucket, Log::Removal);
+        drop(change);
+        self.len -= 1;
+        copy.or_else(|| slot.map(|slot| slot.value))
+    }
+
+    /// Removes the entry that `is_it`; tells whether there was one. Never clones a value.
+    pub(crate) fn delete(
+        &mut self,
+        place: Place,
+        is_it: impl FnMut(&Slot<K, N, V>) -> bool,
+        turn: &Turn,
+    ) -> bool {
+        let Some((at, bucket)) = self.locate(place, is_it) else { return false };
+        self.take_at(place, (at, bucket), Log::Removal, turn).is_some()
+    }
+
+    fn take_at(
+        &mut self,
+        place: Place,
+        (at, bucket): (usize, usize),
+        log: Log,
+        turn: &Turn,
+    ) -> Option<Option<Slot<K, N, V>>> {
+        let mut change = self.change(place, at, turn)?;
+        let slot = change.take(place.hash, bucket, log);
+        drop(change);
+        self.len -= 1;
+        Some(slot)
+    }
+
+    /// Removes the entries that `keep` refuses; returns how many. O(entries).
+    pub(crate) fn retain(&mut self, turn: &Turn, mut keep: impl FnMut(&Slot<K, N, V>) -> bool) -> u64 {
+        self.take_where(turn, Log::Removal, |slot| !keep(slot))
+    }
+
+    fn take_where(&mut self, turn: &Turn, log: Log, mut gone: impl FnMut(&Slot<K, N, V>) -> bool) -> u64 {
+        let before = self.len;
+        for shard in 0..self.shards.len() {
+            let pieces = self.shards.get(shard).map_or(0, Shard::piece_count);
+            for at in 0..pieces {
+                let Some(piece) = self.shards.get(shard).and_then(|shard| shard.piece_at(at)) else {
+                    continue;
+                };
+                let buckets: Vec<(usize, u64)> = piece
+                    .occupied()
+                    .ones()
+                    .filter_map(|bucket| Some((bucket, piece.slot(bucket)?)))
+                    .filter(|(_, slot)| gone(slot))
+                    .map(|(bucket, slot)| (bucket, Self::hash_of_slot(&*self.codecs, slot)))
+                    .collect();
+                for (bucket, hash) in buckets {
+                    self.take_at(Place { shard, hash }, (at, bucket), log, turn);
+                }
+            }
+        }
+        (before - self.len) as u64
+    }
+
+    /// Removes everything: one record, whatever the number of entries. The entries are dropped in steps by later
+    /// insertions.
+    pub(crate) fn clear(&mut self, turn: &Turn) {
+        let seen_through = self.oldest_open().map(|_| turn.clock.now());
+        self.detached |= seen_through.is_some();
+        for shard in &mut self.shards {
+            self.discarded.append(&mut shard.take_pieces(seen_through));
+        }
+        self.origins.clear_counts();
+        self.len = 0;
+        self.clears.add(None, turn.interval, turn.floor);
+    }
+
+    /// Removes all entries of a namespace: one record. O(entries of the state).
+    pub(crate) fn clear_namespace(&mut self, namespace: &N, turn: &Turn) {
+        self.take_where(turn, Log::Clear, |slot| slot.namespace == *namespace);
+        self.forget_removals_of(namespace, turn);
+        self.clears.add(Some(namespace.clone()), turn.interval, turn.floor);
+    }
+
+    /// The removals of a cleared namespace need no tombstones any more.
+    fn forget_removals_of(&mut self, namespace: &N, turn: &Turn) {
+        for shard in 0..self.shards.len() {
+            let pieces = self.shards.get(shard).map_or(0, Shard::piece_count);
+            for at in 0..pieces {
+                let piece = self.shards.get(shard).and_then(|shard| shard.piece_at(at));
+                let holds = |piece: &Piece<K, N, V>| {
+                    piece.removals().iter().any(|(_, entry)| entry.namespace == *namespace)
+                };
+                if !piece.is_some_and(holds) {
+                    continue;
+                }
+                if let Some(mut change) = self.change(Place { shard, hash: 0 }, at, turn) {
+                    change.forget_removals_of(namespace);
+                }
+            }
+        }
+    }
+
+    /// Drops a bounded part of what was cleared.
+    fn discard_some(&mut self) {
+        if let Some(piece) = self.discarded.pop() {
+            drop(piece);
+        }
+    }
+}
+
+impl<K: Clone + Eq, N: Clone + Eq, V: Clone> Change<'_, K, N, V> {
+    fn forget_removals_of(&mut self, namespace: &N) {
+        let (piece, gate) = self.access.parts();
+        let of_it = |entry: &crate::removals::Removal<K, N>| entry.namespace == *namespace;
+        match gate {
+            Some(gate) => {
+                let gone: Vec<usize> =
+                    piece.removals().iter().filter(|(_, entry)| of_it(entry)).map(|(at, _)| at).collect();
+                gone.into_iter().for_each(|at| gate.protect_tombstone(piece, at, &self.site));
+                piece.removals_mut().retain(|_, entry| !of_it(entry), &mut gate.tombstone_sets());
+            }
+            None => piece.removals_mut().retain(|_, entry| !of_it(entry), &mut std::iter::empty()),
+        }
+    }
+}
+
+#[cold]
+fn open_locked<'a, K: Clone, N: Clone, V: Clone>(
+    owner: &'a mut PieceOwner<K, N, V>,
+    accounts: &mut Accounts<'a>,
+    opens: &[Arc<Open<K, N, V>>],
+    site: &Site<'a>,
+) -> (Access<'a, K, N, V>, bool) {
+    let turn = accounts.turn;
+    turn.counters.add_locked_writes(1);
+    let mut guard = owner.lock(&turn.clock);
+    let begun = touch(&mut guard, accounts, opens, site);
+    (Access::Locked(guard), begun)
+}

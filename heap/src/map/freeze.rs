@@ -1,0 +1,246 @@
+//! One named state as of a freeze: what a writer needs of it, whatever its types.
+
+use std::sync::Arc;
+
+use lowtide_format::{Clear, FormatError, KeyGroupSet, RecordRun, StateDescriptor};
+
+use super::{Layout, StateMap};
+use crate::chain::{ClearFact, StateIndex, TombstoneTally};
+use crate::clears::Clears;
+use crate::codecs::StateCodecs;
+use crate::encode::{Age, Encoder, EncoderParts, Named, Resolver, Tombstones};
+use crate::epochs::Epoch;
+use crate::error::HeapError;
+use crate::handover::Stamp;
+use crate::open::Open;
+use crate::origins::Origins;
+use crate::shard::{Listing, PieceReader};
+use crate::turn::{Counters, Turn};
+
+/// How many records a writer encodes before it lets the owner at the piece again.
+const BATCH: usize = 64;
+
+/// What a state is told at a freeze.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FreezeFacts {
+    pub(crate) stamp: Stamp,
+    /// The interval that the freeze ends or falls in.
+    pub(crate) epoch: Epoch,
+    pub(crate) base: Option<Epoch>,
+    /// The checkpoint, if the freeze ends the interval.
+    pub(crate) cut: Option<lowtide_format::CheckpointId>,
+    pub(crate) rewrites: bool,
+}
+
+/// One state as of a freeze.
+pub(crate) struct FrozenMap<K, N, V> {
+    open: Arc<Open<K, N, V>>,
+    descriptor: Arc<StateDescriptor>,
+    codecs: Arc<dyn StateCodecs<K, N, V>>,
+    layout: Layout,
+    listings: Arc<[Arc<Listing<K, N, V>>]>,
+    origins: Origins,
+    clears: Clears<N>,
+    entries: usize,
+}
+
+/// What a shard is written with.
+pub(crate) struct ShardOutput<'a> {
+    pub(crate) run: &'a mut RecordRun,
+    pub(crate) tally: &'a mut TombstoneTally,
+}
+
+/// What all shards of a snapshot are written with.
+pub(crate) struct WriteContext<'a> {
+    pub(crate) resolver: &'a Resolver,
+    pub(crate) tombstones: Tombstones,
+    pub(crate) counters: &'a Counters,
+    /// Asked between two batches.
+    pub(crate) cancelled: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// A [`FrozenMap`] of any types.
+pub(crate) trait Frozen: Send + Sync {
+    fn descriptor(&self) -> &Arc<StateDescriptor>;
+    fn entries(&self) -> usize;
+    fn origins(&self) -> &Origins;
+    /// Writes what one shard owes to the snapshot.
+    fn write_shard(
+        &self,
+        shard: usize,
+        state: StateIndex,
+        context: &WriteContext<'_>,
+        output: ShardOutput<'_>,
+    ) -> Result<(), HeapError>;
+    /// The clears after `base`, as records and as facts.
+    fn clears(&self, base: Epoch, state: StateIndex) -> Result<Vec<(Clear, ClearFact)>, HeapError>;
+    /// The snapshot wants no more.
+    fn close(&self);
+}
+
+impl<K, N, V> StateMap<K, N, V>
+where
+    K: Clone + Eq + Send + Sync + 'static,
+    N: Clone + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    /// The synchronous phase: touches no entry and no shard.
+    pub(crate) fn freeze(&mut self, facts: FreezeFacts, turn: &Turn) -> FrozenMap<K, N, V> {
+        self.opens.retain(|open| !open.is_closed());
+        self.clears.forget_through(turn.floor);
+        if self.detached {
+            let oldest = self.oldest_open();
+            self.listings.iter().for_each(|listing| listing.forget_detached(oldest));
+            self.detached = oldest.is_some();
+        }
+        let open = Arc::new(Open::new(facts.stamp, facts.epoch, facts.base, facts.rewrites));
+        self.opens.push(Arc::clone(&open));
+        let origins = self.origins.clone();
+        if let Some(id) = facts.cut {
+            self.origins.freeze(id, facts.base);
+        }
+        FrozenMap {
+            open,
+            descriptor: Arc::clone(&self.descriptor),
+            codecs: Arc::clone(&self.codecs),
+            layout: self.layout,
+            listings: Arc::clone(&self.listings),
+            origins,
+            clears: self.clears.clone(),
+            entries: self.len,
+        }
+    }
+}
+
+impl<K, N, V> FrozenMap<K, N, V> {
+    /// Writes up to [`BATCH`] records that a piece owes; returns whether that was all.
+    fn write_batch(
+        &self,
+        piece: &PieceReader<K, N, V>,
+        encoder: &mut Encoder<'_, K, N, V>,
+        counters: &Counters,
+    ) -> Result<bool, HeapError> {
+        let Some(mut guard) = piece.lock(self.open.stamp) else { return Ok(true) };
+        let (piece, gate) = guard.parts();
+        let Some(owed) = gate.owed_to(piece, &self.open) else { return Ok(true) };
+        let mut left = BATCH;
+        let mut at = 0;
+        while left > 0 {
+            let Some(bucket) = owed.puts.next_from(at) else { break };
+            if let Some(slot) = piece.slot(bucket) {
+                let age = Age { version: piece.version(bucket, &self.origins), born: piece.born(bucket) };
+                encoder.put(Named::of(slot), &slot.value, age)?;
+            }
+            owed.puts.remove(bucket);
+            (at, left) = (bucket + 1, left - 1);
+        }
+        let mut at = 0;
+        while left > 0 {
+            let Some(index) = owed.tombstones.next_from(at) else { break };
+            if let Some(entry) = piece.removals().get(index) {
+                let named = Named { key: &entry.key, namespace: &entry.namespace };
+                encoder.tombstone(named, entry.oldest, entry.newest)?;
+            }
+            owed.tombstones.remove(index);
+            (at, left) = (index + 1, left - 1);
+        }
+        counters.add_records_encoded((BATCH - left) as u64);
+        Ok(owed.is_paid())
+    }
+
+    fn write_pieces(
+        &self,
+        listing: &Listing<K, N, V>,
+        context: &WriteContext<'_>,
+        encoder: &mut Encoder<'_, K, N, V>,
+    ) -> Result<(), HeapError> {
+        loop {
+            let visit = listing.visit(self.open.stamp, self.open.base);
+            context.counters.add_pieces_visited(visit.pieces.len() as u64);
+            for piece in &visit.pieces {
+                while !self.write_batch(piece, encoder, context.counters)? {
+                    if (context.cancelled)() {
+                        return Err(HeapError::Cancelled);
+                    }
+                }
+            }
+            // A split while we went through may have put what is owed into a piece that was not listed yet.
+            if listing.changes() == visit.changes {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl<K, N, V> Frozen for FrozenMap<K, N, V>
+where
+    K: Clone + Eq + Send + Sync + 'static,
+    N: Clone + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    fn descriptor(&self) -> &Arc<StateDescriptor> {
+        &self.descriptor
+    }
+
+    fn entries(&self) -> usize {
+        self.entries
+    }
+
+    fn origins(&self) -> &Origins {
+        &self.origins
+    }
+
+    fn write_shard(
+        &self,
+        shard: usize,
+        state: StateIndex,
+        context: &WriteContext<'_>,
+        output: ShardOutput<'_>,
+    ) -> Result<(), HeapError> {
+        let Some(listing) = self.listings.get(shard) else { return Ok(()) };
+        let mut encoder = Encoder::new(EncoderParts {
+            codecs: &*self.codecs,
+            resolver: context.resolver,
+            tombstones: context.tombstones,
+            state,
+            name: &self.descriptor.name,
+            run: output.run,
+            tally: output.tally,
+        });
+        self.write_pieces(listing, context, &mut encoder)?;
+        for record in self.open.take(shard) {
+            encoder.aside(&record)?;
+        }
+        Ok(())
+    }
+
+    fn clears(&self, base: Epoch, state: StateIndex) -> Result<Vec<(Clear, ClearFact)>, HeapError> {
+        let key_groups = KeyGroupSet::from(self.layout.range);
+        let encode = |namespace: &N| -> Result<Vec<u8>, FormatError> {
+            let mut bytes = Vec::new();
+            self.codecs.encode_namespace(namespace, &mut bytes)?;
+            Ok(bytes)
+        };
+        let mut clears = Vec::new();
+        for cleared in self.clears.after(base) {
+            let namespace = cleared.namespace.as_ref().map(encode).transpose();
+            let name = &self.descriptor.name;
+            let namespace = namespace.map_err(|source| HeapError::Record {
+                name: name.clone(),
+                part: "a namespace",
+                source,
+            })?;
+            let fact = ClearFact {
+                state,
+                namespace: namespace.as_deref().map(Arc::from),
+                key_groups: key_groups.clone(),
+            };
+            clears.push((Clear { state: state.0, namespace, key_groups: key_groups.clone() }, fact));
+        }
+        Ok(clears)
+    }
+
+    fn close(&self) {
+        self.open.close();
+    }
+}

@@ -1,0 +1,6 @@
+//! Histories of a backend against an ordered map: whatever happens, each checkpoint restores what was there at its
+//! freeze.
+
+mod every_history;
+mod harness;
+mod histories;

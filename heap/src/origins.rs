@@ -1,0 +1,231 @@
+//! Where entries come from: a small label beside each entry, and how many live entries bear each label.
+//!
+//! Owns: what a label means, and the counts. Does not own: which entry bears which label (the pieces).
+//!
+//! A *label* names the interval in which an entry was last changed, or, for a restored or rewritten entry, the
+//! segment that holds its record. Two bytes an entry tell its version and, together with the history of a base
+//! ([`Homes`](crate::lineage::Homes)), its home.
+//!
+//! Counts are kept per label and *part*, a fixed share of the key groups, because a large checkpoint is cut into
+//! several segments by parts, and each of them lives or dies by the entries of its own.
+//!
+//! # Invariants
+//!
+//! - H2. The counts of all labels add up to the entries of the state.
+//! - H3. A label without entries is given away only by a freeze: within the interval of its last change an entry
+//!   that was changed still bears it (it tells where older records of the key are).
+
+use lowtide_format::CheckpointId;
+
+use crate::chain::SegmentNumber;
+use crate::epochs::Epoch;
+
+/// Two bytes that stand beside an entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Label(pub(crate) u16);
+
+impl Label {
+    /// An entry no earlier value of which was ever written.
+    pub(crate) const NEW: Self = Self(0);
+}
+
+/// A fixed share of a backend's key groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Part(pub(crate) usize);
+
+/// Into how many parts the key groups of a backend are cut at most; also into how many segments one checkpoint.
+pub(crate) const PARTS_MAX: usize = 32;
+
+/// The segment that holds the record of an entry whatever the base, and the epoch that wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FixedHome {
+    pub(crate) segment: SegmentNumber,
+    pub(crate) epoch: Epoch,
+}
+
+/// What a label means.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// The interval of the last change.
+    pub(crate) version: Epoch,
+    /// The newest checkpoint that may have written such an entry; `None` before the first.
+    pub(crate) newest: Option<CheckpointId>,
+    /// Known for restored and rewritten entries; for others it follows from the base.
+    pub(crate) home: Option<FixedHome>,
+    used: bool,
+}
+
+/// The labels of one state and their counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Origins {
+    origins: Vec<Origin>,
+    counts: Vec<u32>,
+    parts: usize,
+    /// The labels of intervals, oldest first.
+    intervals: Vec<(Epoch, Label)>,
+    unused: Vec<Label>,
+}
+
+impl Origins {
+    /// No labels; `parts` is at least 1.
+    pub(crate) fn new(parts: usize) -> Self {
+        let new = Origin { version: Epoch(0), newest: None, home: None, used: true };
+        Self { origins: vec![new], counts: vec![0; parts], parts, intervals: Vec::new(), unused: Vec::new() }
+    }
+
+    /// What a label means.
+    #[inline]
+    pub(crate) fn get(&self, label: Label) -> Option<&Origin> {
+        self.origins.get(usize::from(label.0))
+    }
+
+    /// The interval of the last change of entries with this label.
+    #[inline]
+    pub(crate) fn version(&self, label: Label) -> Epoch {
+        self.get(label).map_or(Epoch(0), |origin| origin.version)
+    }
+
+    /// The label of an interval in which something changed.
+    pub(crate) fn of_interval(&self, epoch: Epoch) -> Label {
+        let found = self.intervals.binary_search_by_key(&epoch, |(epoch, _)| *epoch);
+        let label = found.ok().and_then(|index| self.intervals.get(index)).map(|(_, label)| *label);
+        debug_assert!(label.is_some(), "H3: the label of epoch {} is gone", epoch.0);
+        label.unwrap_or(Label::NEW)
+    }
+
+    #[inline]
+    fn count_mut(&mut self, label: Label, part: Part) -> Option<&mut u32> {
+        self.counts.get_mut(usize::from(label.0) * self.parts + part.0)
+    }
+
+    /// Counts an entry that appears in the interval `now`.
+    #[inline]
+    pub(crate) fn appear(&mut self, part: Part, now: Epoch) {
+        let label = self.now(now);
+        self.add(label, part, 1);
+    }
+
+    /// Counts so many more entries under a label.
+    #[inline]
+    pub(crate) fn add(&mut self, label: Label, part: Part, entries: u32) {
+        if let Some(count) = self.count_mut(label, part) {
+            *count += entries;
+        }
+    }
+
+    /// Counts one entry less.
+    #[inline]
+    pub(crate) fn disappear(&mut self, label: Label, part: Part) {
+        if let Some(count) = self.count_mut(label, part) {
+            debug_assert!(*count > 0, "H2: label {} counts one entry too few", label.0);
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Counts the first change of an entry in the interval `now`.
+    #[inline]
+    pub(crate) fn change(&mut self, old: Label, part: Part, now: Epoch) {
+        self.disappear(old, part);
+        self.appear(part, now);
+    }
+
+    /// The label of the running interval, which gets one with its first change.
+    #[inline]
+    pub(crate) fn now(&mut self, now: Epoch) -> Label {
+        match self.intervals.last() {
+            Some(&(epoch, label)) if epoch == now => label,
+            _ => self.begin(now),
+        }
+    }
+
+    #[cold]
+    fn begin(&mut self, now: Epoch) -> Label {
+        let label = self.allocate(Origin { version: now, newest: None, home: None, used: true });
+        // The freeze keeps `RESERVE` labels free, so there is one; sharing the oldest would only misplace counts.
+        let label = label.unwrap_or(Label::NEW);
+        self.intervals.push((now, label));
+        label
+    }
+
+    fn allocate(&mut self, origin: Origin) -> Option<Label> {
+        if let Some(label) = self.unused.pop() {
+            *self.origins.get_mut(usize::from(label.0))? = origin;
+            return Some(label);
+        }
+        let label = Label(u16::try_from(self.origins.len()).ok()?);
+        self.origins.push(origin);
+        self.counts.resize(self.counts.len() + self.parts, 0);
+        Some(label)
+    }
+
+    /// A label for entries of `version` whose record is in a known segment of checkpoint `newest`.
+    ///
+    /// When labels become scarce, entries of one segment share one, under the version of the segment.
+    pub(crate) fn fixed(&mut self, version: Epoch, home: FixedHome, newest: CheckpointId) -> Option<Label> {
+        const EXACT_MAX: usize = 16_384;
+        let version = if self.origins.len() < EXACT_MAX { version } else { home.epoch };
+        let known = self.origins.iter().rposition(|origin| {
+            origin.used
+                && origin.version == version
+                && origin.home.is_some_and(|it| it.segment == home.segment)
+        });
+        match known.and_then(|index| u16::try_from(index).ok()) {
+            Some(label) => Some(Label(label)),
+            None => self.allocate(Origin { version, newest: Some(newest), home: Some(home), used: true }),
+        }
+    }
+
+    /// How many more labels there are.
+    pub(crate) fn left(&self) -> usize {
+        usize::from(u16::MAX) + 1 - self.origins.len() + self.unused.len()
+    }
+
+    /// What a freeze does with the labels: entries changed after `after` may now be written as part of `id`, and
+    /// labels without entries may be given away. O(labels · parts).
+    pub(crate) fn freeze(&mut self, id: CheckpointId, after: Option<Epoch>) {
+        for (epoch, label) in self.intervals.iter().rev() {
+            if after.is_some_and(|after| *epoch <= after) {
+                break;
+            }
+            if let Some(origin) = self.origins.get_mut(usize::from(label.0)) {
+                origin.newest = Some(id);
+            }
+        }
+        if after.is_none() {
+            let fixed = self.origins.iter_mut().filter(|origin| origin.used && origin.home.is_some());
+            fixed.for_each(|origin| origin.newest = Some(id));
+        }
+        self.recycle();
+    }
+
+    fn recycle(&mut self) {
+        let rows = self.counts.chunks_exact(self.parts).zip(&mut self.origins).enumerate().skip(1);
+        for (index, (counts, origin)) in rows {
+            if origin.used && counts.iter().all(|count| *count == 0) {
+                origin.used = false;
+                self.unused.extend(u16::try_from(index).map(Label));
+            }
+        }
+        let origins = &self.origins;
+        self.intervals.retain(|(epoch, label)| {
+            let origin = origins.get(usize::from(label.0));
+            origin.is_some_and(|origin| origin.used && origin.version == *epoch)
+        });
+    }
+
+    /// Forgets all entries: the state was cleared.
+    pub(crate) fn clear_counts(&mut self) {
+        self.counts.fill(0);
+    }
+
+    /// The labels with the counts of their parts; those without entries included.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (Label, &Origin, &[u32])> {
+        let rows = self.origins.iter().zip(self.counts.chunks_exact(self.parts)).enumerate();
+        rows.filter_map(|(index, (origin, counts))| Some((Label(u16::try_from(index).ok()?), origin, counts)))
+    }
+
+    /// All entries. O(labels · parts).
+    pub(crate) fn total(&self) -> u64 {
+        self.counts.iter().map(|count| u64::from(*count)).sum()
+    }
+}

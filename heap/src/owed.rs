@@ -1,0 +1,265 @@
+//! What one piece still owes to open snapshots, and how the owner pays before it changes a record.
+//!
+//! Owns: per open snapshot the buckets and removals that it has not written yet. Does not own: the entries (`piece`),
+//! what was set aside (`open`).
+//!
+//! A snapshot that has not been seen here yet is owed what its freeze froze: this is found at the first touch after
+//! the freeze, by owner or writer, when nothing has changed since. Then either of them takes from it until it is
+//! empty; it stays, empty, so that nothing is owed twice.
+//!
+//! # Invariants
+//!
+//! - H11. What is owed lies at an occupied bucket whose entry is as it was at the freeze, or at a removal that is as
+//!   it was at the freeze.
+
+use std::sync::Arc;
+
+use crate::bitmap::Bitmap;
+use crate::epochs::Epoch;
+use crate::handover::{OwnerGuard, Stamp};
+use crate::open::{Aside, Open};
+use crate::origins::Origins;
+use crate::piece::{Accounts, Piece, Slot};
+
+/// If a piece owes no more records than this, the owner sets them all aside at its first write, and needs no lock
+/// for the writes after it.
+const PAID_AT_ONCE_MAX: usize = 64;
+
+/// What one piece owes to one snapshot.
+#[derive(Debug)]
+pub(crate) struct Owed<K, N, V> {
+    pub(crate) open: Arc<Open<K, N, V>>,
+    /// Buckets.
+    pub(crate) puts: Bitmap,
+    /// Indices in the removal log.
+    pub(crate) tombstones: Bitmap,
+}
+
+/// What a piece shares with the writers of snapshots, under its lock.
+#[derive(Debug)]
+pub(crate) struct Gate<K, N, V> {
+    owed: Vec<Owed<K, N, V>>,
+}
+
+impl<K, N, V> Default for Gate<K, N, V> {
+    fn default() -> Self {
+        Self { owed: Vec::new() }
+    }
+}
+
+impl<K, N, V> Owed<K, N, V> {
+    /// What a piece that has not changed since the freeze owes.
+    fn of(piece: &Piece<K, N, V>, open: &Arc<Open<K, N, V>>) -> Self {
+        let (puts, mut tombstones) = match open.base {
+            None => (piece.occupied(), Bitmap::default()),
+            Some(base) => (piece.changed_after(base), Bitmap::default()),
+        };
+        if let Some(base) = open.base {
+            let wanted = piece.removals().iter().filter(|(_, entry)| entry.absent && entry.epoch > base);
+            wanted.for_each(|(at, _)| {
+                tombstones.insert(at);
+            });
+        }
+        Self { open: Arc::clone(open), puts, tombstones }
+    }
+
+    pub(crate) fn is_paid(&self) -> bool {
+        self.puts.is_empty() && self.tombstones.is_empty()
+    }
+}
+
+impl<K, N, V> Gate<K, N, V> {
+    /// The same snapshots, with nothing owed to them yet.
+    pub(crate) fn with_nothing_owed(&self) -> Self {
+        let nothing = |owed: &Owed<K, N, V>| {
+            let (open, tombstones) = (Arc::clone(&owed.open), Bitmap::default());
+            Owed { open, puts: Bitmap::default(), tombstones }
+        };
+        Self { owed: self.owed.iter().map(nothing).collect() }
+    }
+
+    /// Carries what is owed of a bucket over to `to`, made by [`with_nothing_owed`](Self::with_nothing_owed).
+    pub(crate) fn carry_put(&self, bucket: usize, to: &mut Self, new_bucket: usize) {
+        for (from, to) in self.owed.iter().zip(&mut to.owed) {
+            if from.puts.contains(bucket) {
+                to.puts.insert(new_bucket);
+            }
+        }
+    }
+
+    /// Carries what is owed of a removal over.
+    pub(crate) fn carry_tombstone(&self, at: usize, to: &mut Self, new_at: usize) {
+        for (from, to) in self.owed.iter().zip(&mut to.owed) {
+            if from.tombstones.contains(at) {
+                to.tombstones.insert(new_at);
+            }
+        }
+    }
+
+    /// What is owed to a snapshot; found now if it was not before.
+    pub(crate) fn owed_to(
+        &mut self,
+        piece: &Piece<K, N, V>,
+        open: &Arc<Open<K, N, V>>,
+    ) -> Option<&mut Owed<K, N, V>> {
+        let known = self.owed.iter().position(|owed| Arc::ptr_eq(&owed.open, open));
+        let at = known.unwrap_or_else(|| {
+            self.owed.push(Owed::of(piece, open));
+            self.owed.len() - 1
+        });
+        self.owed.get_mut(at)
+    }
+
+    /// Whether an open snapshot still wants the entry as it is.
+    pub(crate) fn wants_put(&self, bucket: usize) -> bool {
+        self.owed.iter().any(|owed| owed.puts.contains(bucket) && !owed.open.is_closed())
+    }
+
+    fn wants_tombstone(&self, at: usize) -> bool {
+        self.owed.iter().any(|owed| owed.tombstones.contains(at) && !owed.open.is_closed())
+    }
+
+    /// Gives `record` to every snapshot that wants the bucket.
+    pub(crate) fn pay_put(&mut self, bucket: usize, site: &Site<'_>, record: Aside<K, N, V>) {
+        let record = Arc::new(record);
+        for owed in &mut self.owed {
+            if owed.puts.remove(bucket) {
+                owed.open.set_aside(site.shard, &record);
+            }
+        }
+        site.set_aside();
+    }
+
+    fn pay_tombstone(&mut self, at: usize, site: &Site<'_>, record: Aside<K, N, V>) {
+        let record = Arc::new(record);
+        for owed in &mut self.owed {
+            if owed.tombstones.remove(at) {
+                owed.open.set_aside(site.shard, &record);
+            }
+        }
+        site.set_aside();
+    }
+
+    fn wanted_tombstones(&self) -> Bitmap {
+        let mut wanted = Bitmap::default();
+        self.owed.iter().for_each(|owed| wanted.union_with(&owed.tombstones));
+        wanted
+    }
+
+    /// The sets of removals, to be carried over when some leave the log.
+    pub(crate) fn tombstone_sets(&mut self) -> impl Iterator<Item = &mut Bitmap> {
+        self.owed.iter_mut().map(|owed| &mut owed.tombstones)
+    }
+
+    /// Whether a rewriting snapshot still has to look through the piece.
+    fn is_awaited(&self) -> bool {
+        false
+    }
+
+    fn count(&self) -> usize {
+        self.owed.iter().map(|owed| owed.puts.count() + owed.tombstones.count()).sum()
+    }
+}
+
+/// Which piece an owner's write is about, as far as paying needs it.
+pub(crate) struct Site<'a> {
+    /// Number of the shard.
+    pub(crate) shard: usize,
+    pub(crate) counters: &'a crate::turn::Counters,
+}
+
+impl Site<'_> {
+    fn set_aside(&self) {
+        self.counters.add_set_aside(1);
+    }
+}
+
+/// The owner's access to a piece that owes something.
+pub(crate) type Locked<'a, K, N, V> = OwnerGuard<'a, Piece<K, N, V>, Gate<K, N, V>>;
+
+impl<K: Clone, N: Clone, V: Clone> Gate<K, N, V> {
+    /// The record of an entry as it is, cloned.
+    fn copy_of(piece: &Piece<K, N, V>, bucket: usize, origins: &Origins) -> Option<Aside<K, N, V>> {
+        let Slot { key, namespace, value } = piece.slot(bucket)?.clone();
+        let (version, born) = (piece.version(bucket, origins), piece.born(bucket));
+        Some(Aside::Put { key, namespace, value, version, born })
+    }
+
+    /// Sets an entry aside, cloned, if a snapshot wants it.
+    pub(crate) fn protect(
+        &mut self,
+        piece: &Piece<K, N, V>,
+        bucket: usize,
+        site: &Site<'_>,
+        origins: &Origins,
+    ) {
+        if self.wants_put(bucket) {
+            if let Some(record) = Self::copy_of(piece, bucket, origins) {
+                self.pay_put(bucket, site, record);
+            }
+        }
+        self.forgive(bucket);
+    }
+
+    /// Nothing is owed of a bucket any more: who still asks for it is closed.
+    pub(crate) fn forgive(&mut self, bucket: usize) {
+        self.owed.iter_mut().for_each(|owed| {
+            owed.puts.remove(bucket);
+        });
+    }
+
+    /// Sets a tombstone aside if a snapshot wants it.
+    pub(crate) fn protect_tombstone(&mut self, piece: &Piece<K, N, V>, at: usize, site: &Site<'_>) {
+        if self.wants_tombstone(at) {
+            if let Some(entry) = piece.removals().get(at) {
+                let (key, namespace) = (entry.key.clone(), entry.namespace.clone());
+                let record = Aside::Tombstone { key, namespace, oldest: entry.oldest, newest: entry.newest };
+                self.pay_tombstone(at, site, record);
+            }
+        }
+        self.owed.iter_mut().for_each(|owed| {
+            owed.tombstones.remove(at);
+        });
+    }
+
+    fn pay_all(&mut self, piece: &Piece<K, N, V>, site: &Site<'_>, origins: &Origins) {
+        let (mut puts, mut tombstones) = (Bitmap::default(), Bitmap::default());
+        for owed in &self.owed {
+            puts.union_with(&owed.puts);
+            tombstones.union_with(&owed.tombstones);
+        }
+        puts.ones().for_each(|bucket| self.protect(piece, bucket, site, origins));
+        tombstones.ones().for_each(|at| self.protect_tombstone(piece, at, site));
+    }
+}
+
+/// The owner's first step under the lock: finds what is owed to snapshots not seen here yet, begins the running
+/// interval, and pays everything if that is little, so that the next write needs no lock.
+///
+/// Returns whether the interval was begun here, that is, whether the piece has to be noted as changed.
+pub(crate) fn touch<K: Clone, N: Clone, V: Clone>(
+    guard: &mut Locked<'_, K, N, V>,
+    accounts: &mut Accounts<'_>,
+    opens: &[Arc<Open<K, N, V>>],
+    site: &Site<'_>,
+) -> bool {
+    let free_through: Stamp = guard.free_through();
+    let (piece, gate) = guard.parts();
+    gate.owed.retain(|owed| !owed.open.is_closed());
+    for open in opens.iter().filter(|open| open.stamp > free_through && !open.is_closed()) {
+        gate.owed_to(piece, open);
+    }
+    let begun = !piece.is_current(accounts.turn);
+    piece.begin_interval(accounts.turn, accounts.origins);
+    if piece.removals().has_covered(accounts.turn.floor) {
+        let (floor, wanted) = (accounts.turn.floor, gate.wanted_tombstones());
+        let keep = |at: usize, epoch: Epoch| epoch > floor || wanted.contains(at);
+        piece.removals_mut().retain(|at, entry| keep(at, entry.epoch), &mut gate.tombstone_sets());
+    }
+    if gate.count() <= PAID_AT_ONCE_MAX && !gate.is_awaited() {
+        gate.pay_all(piece, site, accounts.origins);
+        gate.owed.clear();
+        guard.free();
+    }
+    begun
+}

@@ -1,0 +1,348 @@
+//! A bounded piece of a shard: one hash table, and beside it, by bucket, what the accounting needs.
+//!
+//! Owns: entries, labels, births, changed sets and the removal log of the keys that hash here. Does not own: what is
+//! still owed to open snapshots (`owed`), which piece a key belongs to (`shard`).
+//!
+//! A bucket keeps its number until the piece is rebuilt, split or replaced: the table is never left to rehash.
+//!
+//! # Invariants
+//!
+//! - H8. Every bit of a changed set is at an occupied bucket.
+//! - H9. The epochs of the older sets ascend, and all are before the piece's interval.
+//! - H10. An entry whose dirty bit is set is counted under the label of the piece's interval; its own label still
+//!   tells where older records of its key are. Every other entry is counted under its label.
+
+mod rebuild;
+
+use hashbrown::HashTable;
+use lowtide_format::CheckpointId;
+use smallvec::SmallVec;
+
+use crate::bitmap::Bitmap;
+use crate::epochs::Epoch;
+use crate::origins::{Label, Origins, Part};
+use crate::removals::{Removal, RemovalLog};
+use crate::turn::Turn;
+
+pub(crate) use rebuild::{DIRECTORY_SHIFT, Rebuild};
+
+/// A piece of this many buckets is split rather than grown.
+#[cfg(not(test))]
+pub(crate) const PIECE_BUCKETS: usize = 2048;
+#[cfg(test)]
+pub(crate) const PIECE_BUCKETS: usize = 32;
+
+/// What a table holds: nothing but the entry, so that reading touches nothing else.
+#[derive(Clone, Debug)]
+pub(crate) struct Slot<K, N, V> {
+    pub(crate) key: K,
+    pub(crate) namespace: N,
+    pub(crate) value: V,
+}
+
+/// The counts that a change moves, and the present interval.
+pub(crate) struct Accounts<'a> {
+    pub(crate) turn: &'a Turn,
+    pub(crate) origins: &'a mut Origins,
+    pub(crate) part: Part,
+}
+
+/// One table and what stands beside it.
+#[derive(Debug)]
+pub(crate) struct Piece<K, N, V> {
+    table: HashTable<Slot<K, N, V>>,
+    labels: Vec<Label>,
+    born: Vec<Epoch>,
+    /// Buckets changed in `interval`.
+    dirty: Bitmap,
+    interval: Epoch,
+    /// Buckets changed up to an epoch, and after the one before.
+    older: SmallVec<[(Epoch, Bitmap); 1]>,
+    removals: RemovalLog<K, N>,
+    /// How many bits of the hash all keys here share.
+    depth: u32,
+}
+
+/// The bits of a hash that the table uses: others than the key group and the directory of the shard.
+#[inline]
+fn table_hash(hash: u64) -> u64 {
+    hash.rotate_left(32)
+}
+
+impl<K, N, V> Piece<K, N, V> {
+    /// An empty piece with room for `capacity` entries.
+    pub(crate) fn new(capacity: usize, depth: u32, interval: Epoch) -> Self {
+        let table = HashTable::with_capacity(capacity);
+        let buckets = table.num_buckets();
+        Self {
+            table,
+            labels: vec![Label::NEW; buckets],
+            born: vec![Epoch(0); buckets],
+            dirty: Bitmap::with_room(buckets),
+            interval,
+            older: SmallVec::new(),
+            removals: RemovalLog::default(),
+            depth,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn find(
+        &self,
+        hash: u64,
+        is_it: impl FnMut(&Slot<K, N, V>) -> bool,
+    ) -> Option<&Slot<K, N, V>> {
+        self.table.find(table_hash(hash), is_it)
+    }
+
+    #[inline]
+    pub(crate) fn find_bucket(&self, hash: u64, is_it: impl FnMut(&Slot<K, N, V>) -> bool) -> Option<usize> {
+        self.table.find_bucket_index(table_hash(hash), is_it)
+    }
+
+    #[inline]
+    pub(crate) fn slot(&self, bucket: usize) -> Option<&Slot<K, N, V>> {
+        self.table.get_bucket(bucket)
+    }
+
+    /// The slot, for a change that was marked before.
+    #[inline]
+    pub(crate) fn slot_mut(&mut self, bucket: usize) -> Option<&mut Slot<K, N, V>> {
+        self.table.get_bucket_mut(bucket)
+    }
+
+    pub(crate) fn iter(&self) -> hashbrown::hash_table::Iter<'_, Slot<K, N, V>> {
+        self.table.iter()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(crate) fn buckets(&self) -> usize {
+        self.table.num_buckets()
+    }
+
+    pub(crate) fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    pub(crate) fn removals(&self) -> &RemovalLog<K, N> {
+        &self.removals
+    }
+
+    pub(crate) fn removals_mut(&mut self) -> &mut RemovalLog<K, N> {
+        &mut self.removals
+    }
+
+    /// Whether the next insertion would make the table move its entries.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.table.len() >= self.table.capacity()
+    }
+
+    /// The interval of the last change of an entry.
+    pub(crate) fn version(&self, bucket: usize, origins: &Origins) -> Epoch {
+        if self.dirty.contains(bucket) { self.interval } else { origins.version(self.label(bucket)) }
+    }
+
+    #[inline]
+    pub(crate) fn label(&self, bucket: usize) -> Label {
+        self.labels.get(bucket).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn born(&self, bucket: usize) -> Epoch {
+        self.born.get(bucket).copied().unwrap_or_default()
+    }
+
+    /// Occupied buckets.
+    pub(crate) fn occupied(&self) -> Bitmap {
+        let mut bits = Bitmap::with_room(self.buckets());
+        for bucket in self.table.iter_buckets() {
+            bits.insert(bucket);
+        }
+        bits
+    }
+
+    /// Buckets changed after `base`.
+    pub(crate) fn changed_after(&self, base: Epoch) -> Bitmap {
+        let mut bits = Bitmap::with_room(self.buckets());
+        if self.interval > base {
+            bits.union_with(&self.dirty);
+        }
+        self.older.iter().filter(|(epoch, _)| *epoch > base).for_each(|(_, set)| bits.union_with(set));
+        bits
+    }
+
+    /// Whether the running interval has been begun here.
+    #[inline]
+    pub(crate) fn is_current(&self, turn: &Turn) -> bool {
+        self.interval == turn.interval
+    }
+
+    /// Ends the interval that was running here: its changes get its label and become the newest of the older sets.
+    pub(crate) fn begin_interval(&mut self, turn: &Turn, origins: &Origins) {
+        if self.is_current(turn) {
+            return;
+        }
+        if !self.dirty.is_empty() {
+            let label = origins.of_interval(self.interval);
+            for bucket in self.dirty.ones() {
+                if let Some(of_bucket) = self.labels.get_mut(bucket) {
+                    *of_bucket = label;
+                }
+            }
+            let room = Bitmap::with_room(self.buckets());
+            self.older.push((self.interval, std::mem::replace(&mut self.dirty, room)));
+        }
+        self.interval = turn.interval;
+        self.older.retain(|(epoch, _)| *epoch > turn.floor);
+        self.older.dedup_by(|newer, older| {
+            // `dedup_by` drops its first argument, the later one, if told so.
+            let together = !turn.parted(older.0, newer.0);
+            if together {
+                older.0 = newer.0;
+                older.1.union_with(&newer.1);
+            }
+            together
+        });
+    }
+
+    /// Marks a bucket before its entry changes.
+    #[inline]
+    pub(crate) fn mark(&mut self, bucket: usize, accounts: &mut Accounts<'_>) {
+        if self.dirty.insert(bucket) {
+            let old = self.label(bucket);
+            accounts.origins.change(old, accounts.part, accounts.turn.interval);
+        }
+    }
+
+    /// Adds an entry that is not there; the table has room.
+    pub(crate) fn insert(
+        &mut self,
+        hash: u64,
+        slot: Slot<K, N, V>,
+        born: Epoch,
+        accounts: &mut Accounts<'_>,
+    ) {
+        debug_assert!(!self.is_full(), "H8: an insertion into a full table");
+        let entry = self.table.insert_unique(table_hash(hash), slot, |_| table_hash(hash));
+        let bucket = entry.bucket_index();
+        self.set(bucket, Label::NEW, born);
+        self.dirty.insert(bucket);
+        accounts.origins.appear(accounts.part, accounts.turn.interval);
+    }
+
+    /// Adds a restored entry that is not there; the table has room. The caller counts it.
+    pub(crate) fn insert_restored(&mut self, hash: u64, slot: Slot<K, N, V>, label: Label, born: Epoch) {
+        let entry = self.table.insert_unique(table_hash(hash), slot, |_| table_hash(hash));
+        let bucket = entry.bucket_index();
+        self.set(bucket, label, born);
+    }
+
+    fn set(&mut self, bucket: usize, label: Label, born: Epoch) {
+        if let (Some(l), Some(b)) = (self.labels.get_mut(bucket), self.born.get_mut(bucket)) {
+            (*l, *b) = (label, born);
+        }
+    }
+
+    /// Takes an entry out, its bits and its count with it; the removal log is the caller's.
+    pub(crate) fn take(&mut self, bucket: usize, accounts: &mut Accounts<'_>) -> Option<Slot<K, N, V>> {
+        let label = self.label(bucket);
+        let (slot, _) = self.table.get_bucket_entry(bucket).ok()?.remove();
+        if self.dirty.remove(bucket) {
+            let now = accounts.origins.now(accounts.turn.interval);
+            accounts.origins.disappear(now, accounts.part);
+        } else {
+            accounts.origins.disappear(label, accounts.part);
+        }
+        self.older.iter_mut().for_each(|(_, set)| {
+            set.remove(bucket);
+        });
+        Some(slot)
+    }
+
+    /// The newest checkpoint that may have written the entry; `None` if none has.
+    pub(crate) fn newest_record(&self, bucket: usize, origins: &Origins) -> Option<CheckpointId> {
+        origins.get(self.label(bucket)).and_then(|origin| origin.newest)
+    }
+
+    /// Checks H8 and H9. O(buckets).
+    pub(crate) fn check_invariants(&self) {
+        let occupied = self.occupied();
+        let within = |set: &Bitmap| set.ones().all(|bucket| occupied.contains(bucket));
+        assert!(within(&self.dirty), "H8: a dirty bit at an empty bucket");
+        assert!(self.older.iter().all(|(_, set)| within(set)), "H8: an older bit at an empty bucket");
+        assert!(self.older.is_sorted_by(|a, b| a.0 < b.0), "H9: older sets out of order");
+        assert!(
+            self.older.iter().all(|(epoch, _)| *epoch < self.interval),
+            "H9: an older set of the interval"
+        );
+    }
+
+    /// Bytes of memory of the table and what stands beside it; not what keys and values own.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let older: usize = self.older.iter().map(|(_, set)| set.memory_bytes()).sum();
+        self.table.allocation_size()
+            + self.labels.capacity() * size_of::<Label>()
+            + self.born.capacity() * size_of::<Epoch>()
+            + self.dirty.memory_bytes()
+            + older
+            + self.removals.memory_bytes()
+    }
+}
+
+impl<K: Eq, N: Eq, V> Piece<K, N, V> {
+    /// The removal of a key, if it is still in the log.
+    pub(crate) fn find_removal(&self, hash: u64, key: &K, namespace: &N) -> Option<usize> {
+        self.removals.find(hash, |entry| entry.key == *key && entry.namespace == *namespace)
+    }
+
+    /// The oldest element that may hold a record of a key that is put anew.
+    pub(crate) fn born_of_new(&self, removal: Option<usize>, turn: &Turn) -> Epoch {
+        let entry = removal.and_then(|at| self.removals.get(at));
+        match entry {
+            Some(entry) if entry.epoch > turn.floor => entry.oldest,
+            _ => turn.interval,
+        }
+    }
+
+    /// Notes the removal of an entry. `removal` is its place in the log, if it has one.
+    ///
+    /// A key of which no record was ever written needs no entry.
+    pub(crate) fn log_removal(&mut self, removal: Option<usize>, gone: Gone<K, N>, turn: &Turn) {
+        let Gone { hash, key, namespace, born, newest } = gone;
+        let entry = removal.and_then(|at| self.removals.get_mut(at));
+        match (entry, newest) {
+            (Some(entry), newest) => {
+                let stale = entry.epoch <= turn.floor;
+                if stale || turn.id(born) < turn.id(entry.oldest) {
+                    entry.oldest = born;
+                }
+                entry.newest = match newest {
+                    Some(newest) if stale => newest,
+                    Some(newest) => entry.newest.max(newest),
+                    None => entry.newest,
+                };
+                entry.epoch = if stale && newest.is_none() { entry.epoch } else { turn.interval };
+                entry.absent = true;
+            }
+            (None, Some(newest)) => {
+                let (oldest, epoch) = (born, turn.interval);
+                self.removals.push(Removal { hash, key, namespace, oldest, newest, epoch, absent: true });
+            }
+            (None, None) => {}
+        }
+    }
+}
+
+/// An entry that was taken out, as the removal log sees it.
+pub(crate) struct Gone<K, N> {
+    pub(crate) hash: u64,
+    pub(crate) key: K,
+    pub(crate) namespace: N,
+    /// The oldest element that may hold a record of it.
+    pub(crate) born: Epoch,
+    /// The newest checkpoint that may have written it; `None` if none has.
+    pub(crate) newest: Option<CheckpointId>,
+}

@@ -1,0 +1,92 @@
+//! Moves the entries of a piece into one or two fresh tables, with everything that goes by bucket.
+
+use hashbrown::HashTable;
+use smallvec::SmallVec;
+
+use super::{Piece, Slot, table_hash};
+use crate::bitmap::Bitmap;
+use crate::owed::Gate;
+
+/// The lowest bit of a hash that the directory of a shard looks at: above the bits that tell the key group.
+pub(crate) const DIRECTORY_SHIFT: u32 = 16;
+
+/// How a piece is rebuilt.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rebuild {
+    /// Room of each table, in entries.
+    pub(crate) capacity: usize,
+    /// Whether keys are divided by the next bit of their hash.
+    pub(crate) split: bool,
+}
+
+/// A piece with what it owes.
+type Owing<K, N, V> = (Piece<K, N, V>, Gate<K, N, V>);
+
+impl<K, N, V> Piece<K, N, V> {
+    /// Replaces the piece by what `rebuild` says; returns the other half of a split.
+    ///
+    /// `hash` is called for every key before anything moves, so a panic in it leaves the piece as it was.
+    /// Cost: O(entries + removals).
+    pub(crate) fn rebuild(
+        &mut self,
+        gate: &mut Gate<K, N, V>,
+        rebuild: Rebuild,
+        hash: impl Fn(&Slot<K, N, V>) -> u64,
+    ) -> Option<Owing<K, N, V>> {
+        let entries: Vec<(usize, u64)> = self
+            .table
+            .iter_buckets()
+            .filter_map(|bucket| Some((bucket, hash(self.table.get_bucket(bucket)?))))
+            .collect();
+        let depth = self.depth + u32::from(rebuild.split);
+        let fresh = || self.fresh(gate, rebuild.capacity, depth);
+        let (mut near, mut far) = (fresh(), rebuild.split.then(fresh));
+        let bit = DIRECTORY_SHIFT + self.depth;
+        let is_far = |hash: u64| hash >> bit & 1 == 1;
+        for (bucket, hash) in entries {
+            let target = match &mut far {
+                Some(far) if is_far(hash) => far,
+                _ => &mut near,
+            };
+            self.move_entry(gate, bucket, hash, target);
+        }
+        for (at, removal) in self.removals.drain().into_iter().enumerate() {
+            let (piece, owing) = match &mut far {
+                Some(far) if is_far(removal.hash) => far,
+                _ => &mut near,
+            };
+            let new_at = piece.removals.push(removal);
+            gate.carry_tombstone(at, owing, new_at);
+        }
+        (*self, *gate) = near;
+        far
+    }
+
+    fn fresh(&self, gate: &Gate<K, N, V>, capacity: usize, depth: u32) -> Owing<K, N, V> {
+        let mut piece = Self::new(capacity, depth, self.interval);
+        let room = Bitmap::with_room(piece.buckets());
+        piece.older = self.older.iter().map(|(epoch, _)| (*epoch, room.clone())).collect::<SmallVec<_>>();
+        (piece, gate.with_nothing_owed())
+    }
+
+    fn move_entry(&mut self, gate: &Gate<K, N, V>, bucket: usize, hash: u64, target: &mut Owing<K, N, V>) {
+        let (label, born) = (self.label(bucket), self.born(bucket));
+        let (piece, owing) = target;
+        let Ok(entry) = self.table.get_bucket_entry(bucket) else { return };
+        let (slot, _) = entry.remove();
+        let rehash = |_: &Slot<K, N, V>| table_hash(hash);
+        debug_assert!(!piece.is_full(), "H8: a piece is rebuilt with too little room");
+        let new_bucket =
+            HashTable::insert_unique(&mut piece.table, table_hash(hash), slot, rehash).bucket_index();
+        piece.set(new_bucket, label, born);
+        if self.dirty.contains(bucket) {
+            piece.dirty.insert(new_bucket);
+        }
+        for ((_, from), (_, to)) in self.older.iter().zip(&mut piece.older) {
+            if from.contains(bucket) {
+                to.insert(new_bucket);
+            }
+        }
+        gate.carry_put(bucket, owing, new_bucket);
+    }
+}

@@ -1,0 +1,325 @@
+//! The frozen view of a backend, from the freeze until it is dropped.
+//!
+//! Owns: what a writer needs after the owner has gone on; letting go, on every way out. Does not own: the segments'
+//! bytes and where they go (the caller).
+
+mod segments;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use lowtide_format::{
+    CheckpointId, FileEntry, FinishedSegment, KeyGroupSet, SegmentOptions, SegmentSummary, StateDescriptor,
+};
+
+use crate::chain::{Chain, LivePuts, NextChain, SegmentFacts, SegmentNumber};
+use crate::encode::{Antimatter, Resolver, Tombstones};
+use crate::epochs::{Epoch, Epochs};
+use crate::error::HeapError;
+use crate::lineage::{BaseFacts, Home, Homes, Written, WrittenSlot};
+use crate::map::{Frozen, Layout};
+use crate::origins::Part;
+use crate::turn::Counters;
+
+use segments::SegmentSeries;
+
+/// Asks a writer on another thread to stop. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// A token that nobody has used.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks the writer to stop at its next batch; it then returns [`HeapError::Cancelled`].
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody asked to stop.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How a snapshot is written.
+#[derive(Clone, Debug)]
+pub struct WriteOptions {
+    /// How segments are compressed and cut into blocks.
+    pub segment: SegmentOptions,
+    /// A segment is closed once it has this many bytes; at most 32 segments are made of one snapshot, cut between
+    /// key groups, so a larger state has larger ones.
+    pub segment_bytes_max: u64,
+    /// When tombstones are written.
+    pub antimatter: Antimatter,
+    /// Key groups encoded at a time, on the threads of rayon's pool; 1 stays on the caller's thread.
+    pub parallelism: usize,
+    /// Stops the writer.
+    pub cancel: CancelToken,
+}
+
+impl Default for WriteOptions {
+    /// Segments of 64 MiB, tombstones where needed, one key group at a time.
+    fn default() -> Self {
+        Self {
+            segment: SegmentOptions::default(),
+            segment_bytes_max: 64 << 20,
+            antimatter: Antimatter::default(),
+            parallelism: 1,
+            cancel: CancelToken::default(),
+        }
+    }
+}
+
+/// Takes finished segments, in order.
+pub type SegmentSink<'a> =
+    dyn FnMut(FinishedSegment) -> Result<(), Box<dyn std::error::Error + Send + Sync>> + 'a;
+
+/// What writing a snapshot came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteReport {
+    /// Segments handed to the sink.
+    pub segments: usize,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Puts written, rewritten ones among them.
+    pub puts: u64,
+    /// Tombstones written.
+    pub tombstones: u64,
+    /// Clears written.
+    pub clears: u64,
+    /// Encoded bytes of all records, before compression.
+    pub record_bytes: u64,
+    /// Entries written again although they did not change.
+    pub rewritten: u64,
+    /// Encoded bytes of those.
+    pub rewritten_bytes: u64,
+}
+
+/// A segment that a snapshot wrote.
+#[derive(Clone, Debug)]
+pub struct WrittenSegment {
+    /// Its number in the backend.
+    pub number: SegmentNumber,
+    /// What is in it.
+    pub summary: SegmentSummary,
+    /// Where it is.
+    pub file: FileEntry,
+}
+
+/// What the backend's part of a checkpoint consists of.
+#[derive(Clone, Debug)]
+pub struct Acknowledgement {
+    /// The checkpoint.
+    pub id: CheckpointId,
+    /// The base that the delta was taken against.
+    pub base: Option<CheckpointId>,
+    /// The elements that restore it, oldest first, each with its live records: those of the base that still have
+    /// any, and the new ones.
+    pub chain: Arc<Chain>,
+    /// The new segments, in the order in which they were written.
+    pub segments: Vec<WrittenSegment>,
+    /// The states, in the order of the segments' tables.
+    pub states: Vec<StateDescriptor>,
+    /// Entries as of the freeze.
+    pub entries: u64,
+    /// What writing came to.
+    pub report: WriteReport,
+}
+
+/// What a snapshot is made of.
+pub(crate) struct SnapshotParts {
+    pub(crate) id: CheckpointId,
+    pub(crate) base: Option<BaseFacts>,
+    /// The interval that the freeze ended or fell in.
+    pub(crate) epoch: Epoch,
+    pub(crate) states: Vec<Box<dyn Frozen>>,
+    pub(crate) layout: Layout,
+    /// Where it leaves what a later checkpoint needs; `None` for a savepoint.
+    pub(crate) slot: Option<WrittenSlot>,
+    pub(crate) epochs: Epochs,
+    pub(crate) segments: Arc<AtomicU32>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) open: Arc<AtomicUsize>,
+}
+
+/// What has been written so far.
+struct Output {
+    facts: Vec<SegmentFacts>,
+    summaries: Vec<SegmentSummary>,
+    delta: Option<Home>,
+    report: WriteReport,
+}
+
+/// The frozen view of a backend.
+///
+/// Write it on any thread, then finish it with the files that its segments became. Dropping it, written or not, lets
+/// go of the backend: nothing is set aside for it any more, what was is dropped at once, and no change is lost.
+pub struct HeapSnapshot {
+    parts: SnapshotParts,
+    output: Option<Output>,
+}
+
+impl std::fmt::Debug for HeapSnapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HeapSnapshot").field("id", &self.parts.id).finish_non_exhaustive()
+    }
+}
+
+impl Drop for HeapSnapshot {
+    fn drop(&mut self) {
+        self.parts.states.iter().for_each(|state| state.close());
+        self.parts.open.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl HeapSnapshot {
+    pub(crate) fn new(parts: SnapshotParts) -> Self {
+        parts.open.fetch_add(1, Ordering::AcqRel);
+        Self { parts, output: None }
+    }
+
+    /// The checkpoint.
+    #[must_use]
+    pub fn id(&self) -> CheckpointId {
+        self.parts.id
+    }
+
+    /// The base that the delta is taken against.
+    #[must_use]
+    pub fn base(&self) -> Option<CheckpointId> {
+        self.parts.base.as_ref().map(|base| base.id)
+    }
+
+    /// Entries as of the freeze.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.parts.states.iter().map(|state| state.entries() as u64).sum()
+    }
+
+    /// Writes the delta, or everything, and hands each segment to `sink` as soon as it is complete. A snapshot
+    /// without a record writes no segment. Blocking, for a thread of its own; holds a piece of the map for at most
+    /// 64 records at a time.
+    ///
+    /// Cost: O(changed entries + removals since the base), or O(entries) without a base.
+    ///
+    /// # Errors
+    ///
+    /// [`HeapError::Cancelled`], [`HeapError::Sink`], [`HeapError::Record`] if a part of an entry cannot be encoded,
+    /// [`HeapError::WrongStep`] if it was written before. The snapshot is of no use after an error: drop it.
+    pub fn write(
+        &mut self,
+        options: &WriteOptions,
+        sink: &mut SegmentSink<'_>,
+    ) -> Result<WriteReport, HeapError> {
+        if self.output.is_some() {
+            return Err(HeapError::WrongStep { id: self.parts.id, done: "already written" });
+        }
+        let mut output = self.write_delta(options, sink)?;
+        output.report.segments = output.summaries.len();
+        let report = output.report;
+        self.output = Some(output);
+        Ok(report)
+    }
+
+    fn write_delta(&self, options: &WriteOptions, sink: &mut SegmentSink<'_>) -> Result<Output, HeapError> {
+        let parts = &self.parts;
+        let resolver = Resolver { id: parts.id, epoch: parts.epoch, epochs: parts.epochs.clone() };
+        let mut series = SegmentSeries::new(parts, options, sink);
+        let base = parts.base.as_ref();
+        let covers = base.filter(|base| !base.written.chain.is_empty());
+        let tombstones = match (base, options.antimatter) {
+            (Some(_), Antimatter::Always) => Tombstones::All,
+            _ => covers.map_or(Tombstones::None, |base| Tombstones::BornThrough(base.id)),
+        };
+        if let Some(base) = covers {
+            series.write_clears(base.epoch)?;
+        }
+        series.write_shards(&resolver, tombstones)?;
+        series.finish()
+    }
+
+    /// What the subtask acknowledges. `files` are the segments' files, in the order in which they were written. From
+    /// now on the checkpoint can be a base.
+    ///
+    /// # Errors
+    ///
+    /// [`HeapError::FilesMismatch`], [`HeapError::WrongStep`] if it was not written.
+    ///
+    /// # Panics
+    ///
+    /// If the counts of live entries and of records disagree (C2): such a manifest would lose data.
+    pub fn finish(mut self, files: Vec<FileEntry>) -> Result<Acknowledgement, HeapError> {
+        let parts = &self.parts;
+        let Some(output) = self.output.take() else {
+            return Err(HeapError::WrongStep { id: parts.id, done: "finished before it was written" });
+        };
+        let Output { mut facts, summaries, delta, report } = output;
+        if files.len() != facts.len() {
+            return Err(HeapError::FilesMismatch { files: files.len(), segments: facts.len() });
+        }
+        for (facts, file) in facts.iter_mut().zip(&files) {
+            facts.file = Some(file.clone());
+        }
+        let numbers: Vec<SegmentNumber> = facts.iter().map(|facts| facts.number).collect();
+        let new: Vec<Arc<SegmentFacts>> = facts.into_iter().map(Arc::new).collect();
+        let entries = self.entries();
+        let chain = Arc::new(self.next_chain(&new));
+        chain.check_invariants(Some(entries));
+        let homes = match &parts.base {
+            Some(base) => base.written.homes.extended(parts.epoch, delta, &chain),
+            None => Homes::full(parts.epoch, delta),
+        };
+        if let Some(slot) = &parts.slot {
+            *slot.lock() = Some(Written { chain: Arc::clone(&chain), homes: Arc::new(homes) });
+        }
+        let segments = numbers.into_iter().zip(summaries).zip(files);
+        Ok(Acknowledgement {
+            id: parts.id,
+            base: self.base(),
+            chain,
+            segments: segments
+                .map(|((number, summary), file)| WrittenSegment { number, summary, file })
+                .collect(),
+            states: parts.states.iter().map(|state| (**state.descriptor()).clone()).collect(),
+            entries,
+            report,
+        })
+    }
+
+    fn next_chain(&self, new: &[Arc<SegmentFacts>]) -> Chain {
+        let parts = &self.parts;
+        let live = self.live_puts();
+        Chain::next(&NextChain {
+            id: parts.id,
+            base: parts.base.as_ref().map(|base| &*base.written.chain),
+            live: &live,
+            rewritten: &LivePuts::new(),
+            new,
+            key_groups: &KeyGroupSet::from(parts.layout.range),
+        })
+    }
+
+    /// Live puts in the segments of the base's chain, as of the freeze: by counters, no entry is looked at.
+    fn live_puts(&self) -> LivePuts {
+        let mut live = LivePuts::new();
+        let Some(base) = &self.parts.base else { return live };
+        for (_, origin, counts) in self.parts.states.iter().flat_map(|state| state.origins().rows()) {
+            if origin.home.is_none() && origin.version > base.epoch {
+                continue;
+            }
+            for (part, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+                let home = base.written.homes.find(origin, Part(part));
+                debug_assert!(home.is_some(), "C2: {count} entries have no home in the chain of {}", base.id);
+                if let Some(segment) = home {
+                    live.add(segment, u64::from(*count));
+                }
+            }
+        }
+        live
+    }
+}

@@ -1,0 +1,74 @@
+//! What the owner's writes must know about the present interval.
+//!
+//! Owns: the clock of the backend and the figures that change at a freeze only. Does not own: who may be a base
+//! ([`Lineage`](crate::lineage::Lineage)).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lowtide_format::CheckpointId;
+use smallvec::SmallVec;
+
+use crate::epochs::{Epoch, Epochs};
+use crate::handover::Clock;
+
+/// The present interval of a backend. Changed by freezes and notices, read by every write.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    pub(crate) clock: Clock,
+    /// The running interval.
+    pub(crate) interval: Epoch,
+    /// What changed up to here is in every base that is still possible.
+    pub(crate) floor: Epoch,
+    /// The epochs of possible bases, ascending.
+    pub(crate) boundaries: SmallVec<[Epoch; 4]>,
+    pub(crate) epochs: Epochs,
+    pub(crate) counters: Arc<Counters>,
+}
+
+impl Turn {
+    /// The id that ended an epoch. The running one has none: it counts as later than all.
+    pub(crate) fn id(&self, epoch: Epoch) -> CheckpointId {
+        self.epochs.id(epoch).unwrap_or(CheckpointId::MAX)
+    }
+
+    /// Whether a possible base lies between the two, so that changes up to the first and changes up to the second
+    /// must be told apart.
+    pub(crate) fn parted(&self, first: Epoch, second: Epoch) -> bool {
+        self.boundaries.iter().any(|boundary| first <= *boundary && *boundary < second)
+    }
+}
+
+/// Counts work, so that a test can prove how much was done.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    set_aside: AtomicU64,
+    locked_writes: AtomicU64,
+    pieces_visited: AtomicU64,
+    records_encoded: AtomicU64,
+    buckets_scanned: AtomicU64,
+}
+
+macro_rules! counters {
+    ($($field:ident, $add:ident;)*) => {
+        impl Counters {
+            $(
+                pub(crate) fn $add(&self, amount: u64) {
+                    self.$field.fetch_add(amount, Ordering::Relaxed);
+                }
+
+                pub(crate) fn $field(&self) -> u64 {
+                    self.$field.load(Ordering::Relaxed)
+                }
+            )*
+        }
+    };
+}
+
+counters! {
+    set_aside, add_set_aside;
+    locked_writes, add_locked_writes;
+    pieces_visited, add_pieces_visited;
+    records_encoded, add_records_encoded;
+    buckets_scanned, add_buckets_scanned;
+}
