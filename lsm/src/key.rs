@@ -132,6 +132,13 @@ impl<'a> StoredKey<'a> {
     }
 }
 
+/// The groups of `of` that are not in `range`, as at most two ranges.
+pub fn outside(of: KeyGroupRange, range: KeyGroupRange) -> impl Iterator<Item = KeyGroupRange> {
+    let below = range.start().0.checked_sub(1).and_then(|end| KeyGroupRange::new(of.start(), KeyGroup(end)));
+    let above = range.end().0.checked_add(1).and_then(|start| KeyGroupRange::new(KeyGroup(start), of.end()));
+    [below, above].into_iter().flatten().filter_map(move |part| part.intersect(of))
+}
+
 /// The group of a stored key, or of a bound that need not be a whole key: missing bytes count as zero.
 #[must_use]
 pub fn group_of(bytes: &[u8]) -> KeyGroup {

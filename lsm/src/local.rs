@@ -1,5 +1,6 @@
 //! State in RocksDB: the modules that name `rocksdb`.
 
+mod access;
 mod backend;
 mod engine;
 mod entries;

@@ -87,8 +87,12 @@ impl TableMeta {
             (group, 0..=2) => KeyGroup(group.0.saturating_sub(1)),
             (group, _) => group,
         };
-        KeyGroupRange::new(first, last.max(first)).expect("a range from a group to itself or a later one")
+        KeyGroupRange::new(first, last).unwrap_or_else(|| single(first))
     }
+}
+
+fn single(group: KeyGroup) -> KeyGroupRange {
+    KeyGroupRange::new(group, group).expect("a group is not above itself")
 }
 
 /// A small file beside the tables.

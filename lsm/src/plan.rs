@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use lowtide_format::{CheckpointId, FileEntry, KeyGroup, KeyGroupCount, KeyGroupRange, KeyGroupSet};
+use lowtide_format::{CheckpointId, FileEntry, KeyGroupCount, KeyGroupRange, KeyGroupSet};
 
 use crate::diff::StoredTable;
 use crate::error::LsmError;
@@ -55,10 +55,10 @@ pub struct Fetch {
 /// What to fetch and what to do with it.
 #[derive(Clone, Debug)]
 pub struct RestorePlan {
-    pub(crate) range: KeyGroupRange,
-    pub(crate) key_groups: KeyGroupCount,
-    pub(crate) checkpoint: CheckpointId,
-    pub(crate) parts: Vec<(RestorePart, Take)>,
+    range: KeyGroupRange,
+    key_groups: KeyGroupCount,
+    checkpoint: CheckpointId,
+    parts: Vec<(RestorePart, Take)>,
     fetches: Vec<Fetch>,
 }
 
@@ -120,7 +120,21 @@ impl RestorePlan {
         self.checkpoint
     }
 
-    pub(crate) fn table(&self, fetch: &Fetch) -> Option<&TableMeta> {
+    /// The key groups to be restored, and how many the job has.
+    #[must_use]
+    pub fn key_groups(&self) -> (KeyGroupRange, KeyGroupCount) {
+        (self.range, self.key_groups)
+    }
+
+    /// The parts that hold something of the range, and how each is taken.
+    #[must_use]
+    pub fn parts(&self) -> &[(RestorePart, Take)] {
+        &self.parts
+    }
+
+    /// The table of a fetch of this plan.
+    #[must_use]
+    pub fn table(&self, fetch: &Fetch) -> Option<&TableMeta> {
         self.parts.get(fetch.part)?.0.meta.tables.get(fetch.table)
     }
 }
@@ -152,13 +166,6 @@ fn find_stored<'a>(
         .get(&table.local_name)
         .filter(|stored| same(&stored.file))
         .ok_or_else(|| LsmError::TableUnlisted { table: table.local_name.clone(), checkpoint })
-}
-
-/// The groups of `of` that are not in `range`, as at most two ranges.
-pub(crate) fn outside(of: KeyGroupRange, range: KeyGroupRange) -> impl Iterator<Item = KeyGroupRange> {
-    let below = range.start().0.checked_sub(1).and_then(|end| KeyGroupRange::new(of.start(), KeyGroup(end)));
-    let above = range.end().0.checked_add(1).and_then(|start| KeyGroupRange::new(KeyGroup(start), of.end()));
-    [below, above].into_iter().flatten().filter_map(move |part| part.intersect(of))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The typed state API over one RocksDB database.
+//! The state of one subtask in one RocksDB database.
 //!
-//! Owns: the states, how entries are read and written, when a checkpoint is taken.
-//! Does not own: what becomes of the linked tables (`snapshot`), where a restore comes from (`restore`).
+//! Owns: the states, which checkpoints may be a base, when a checkpoint is taken.
+//! Does not own: how entries are read and written (`access`), what becomes of the linked tables (`snapshot`), where a restore comes from (`restore`).
 //!
 //! # Invariants
 //!
@@ -9,44 +9,41 @@
 //! - E2. A table is reused only from the table set of the base that the trigger names, and a table set is known only
 //!   for a checkpoint that this backend acknowledged in this life or was restored from.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lowtide_format::{
-    AutoCodec, CheckpointId, Codec, DecodeLimits, Key, KeyGroup, KeyGroupCount, KeyGroupRange, Lookup,
-    Namespace, StateDescriptor, StateKind, Value, key_group,
+    AutoCodec, CheckpointId, Codec, Key, KeyGroupCount, KeyGroupRange, Namespace, StateDescriptor, StateKind,
+    Value,
 };
-use rocksdb::{DBPinnableSlice, WriteBatch};
 
 use super::engine::{Engine, family_of_state, rocks};
-use super::entries::LsmEntries;
 use super::listener::CompactionLog;
 use super::options::{EngineOptions, LsmOptions};
 use super::snapshot::{LsmSnapshot, SnapshotRequest};
 use crate::diff::TableSet;
 use crate::directory::WorkingDirectory;
 use crate::error::LsmError;
-use crate::key;
+
+/// So many checkpoints are remembered as possible bases while none of them is said to be complete.
+const TABLE_SETS_MAX: usize = 64;
 
 /// Tells the tokens of one backend from those of another.
 static NEXT_TAG: AtomicU64 = AtomicU64::new(0);
 
-thread_local! {
-    /// Where keys are put together for reading. Taken out while in use, because encoding runs the user's code.
-    static KEY_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
 /// The table sets of the checkpoints that may be a base, shared with the snapshots that add theirs.
 pub(crate) type TableSets = Arc<Mutex<BTreeMap<CheckpointId, Arc<TableSet>>>>;
 
+/// Neither owns nor borrows anything of the types.
+pub(crate) type Types<K, N, V> = PhantomData<fn() -> (K, N, V)>;
+
 /// Token of a registered state; of use only with the backend that gave it.
 pub struct LsmState<K, N, V> {
-    index: u32,
-    tag: u64,
-    types: PhantomData<fn() -> (K, N, V)>,
+    pub(crate) index: u32,
+    pub(crate) tag: u64,
+    types: Types<K, N, V>,
 }
 
 impl<K, N, V> Clone for LsmState<K, N, V> {
@@ -92,9 +89,9 @@ pub struct LsmBackend {
     /// Encoded bytes of keys and values written since the last freeze that can be a base.
     pub(crate) changed_bytes: u64,
     live_snapshots: Arc<()>,
-    tag: u64,
-    key_buffer: Vec<u8>,
-    value_buffer: Vec<u8>,
+    pub(crate) tag: u64,
+    pub(crate) key_buffer: Vec<u8>,
+    pub(crate) value_buffer: Vec<u8>,
 }
 
 impl std::fmt::Debug for LsmBackend {
@@ -225,254 +222,35 @@ impl LsmBackend {
         u32::try_from(at).map_err(|_| LsmError::ForeignState)
     }
 
-    #[inline]
-    fn state<K, N, V>(&self, token: LsmState<K, N, V>) -> Result<&State, LsmError> {
-        if token.tag != self.tag {
-            return Err(LsmError::ForeignState);
-        }
-        self.states.get(token.index as usize).ok_or(LsmError::ForeignState)
-    }
-
-    #[inline]
-    fn group_of(&self, hash: u64) -> Result<KeyGroup, LsmError> {
-        let group = key_group(hash, self.key_groups);
-        if self.range.contains(group) {
-            Ok(group)
-        } else {
-            Err(LsmError::ForeignKey { group, range: self.range })
-        }
-    }
-
-    /// Calls `with` with the column family and the stored bytes of an entry's value.
-    #[inline]
-    fn read<K: Key, N: Namespace, V: Value, R>(
-        &self,
-        token: LsmState<K, N, V>,
-        namespace: &N,
-        key: &(impl Lookup<K> + ?Sized),
-        with: impl FnOnce(Option<DBPinnableSlice<'_>>) -> Result<R, LsmError>,
-    ) -> Result<R, LsmError> {
-        let family = self.engine.family(&self.state(token)?.family)?;
-        let group = self.group_of(key.lookup_hash())?;
-        let mut stored = KEY_BUFFER.take();
-        let encoded = key::encode(
-            &mut stored,
-            group,
-            |out| key.lookup_encode(out),
-            |out| AutoCodec.encode(namespace, out),
-        );
-        let found = match encoded {
-            Ok(()) => self.engine.db().get_pinned_cf(family, &stored).map_err(rocks("read")),
-            Err(error) => Err(error.into()),
-        };
-        KEY_BUFFER.set(stored);
-        with(found?)
-    }
-
-    /// The value of a key in a namespace.
+    /// Merges all tables of all states now. A checkpoint after it carries the whole state.
     ///
     /// # Errors
     ///
-    /// [`LsmError::ForeignState`] for a token of another backend, [`LsmError::ForeignKey`] for a key of another
-    /// subtask, [`LsmError::Rocks`] if RocksDB fails, [`LsmError::Format`] for bytes that are no such value.
-    pub fn get<K: Key, N: Namespace, V: Value>(
-        &self,
-        state: LsmState<K, N, V>,
-        namespace: &N,
-        key: &(impl Lookup<K> + ?Sized),
-    ) -> Result<Option<V>, LsmError> {
-        self.read(state, namespace, key, |bytes| {
-            bytes.map(|bytes| Ok(AutoCodec.decode(&bytes, DecodeLimits::default())?)).transpose()
-        })
+    /// [`LsmError::Rocks`] if RocksDB fails.
+    pub fn compact(&self) -> Result<(), LsmError> {
+        self.states.iter().try_for_each(|state| self.engine.compact(&state.family))
     }
 
-    /// Whether a key has a value in a namespace. Does not decode it.
+    /// RocksDB's own handles of a state: to read statistics, to measure, never to write.
     ///
     /// # Errors
     ///
-    /// As [`LsmBackend::get`].
-    pub fn contains<K: Key, N: Namespace, V: Value>(
-        &self,
-        state: LsmState<K, N, V>,
-        namespace: &N,
-        key: &(impl Lookup<K> + ?Sized),
-    ) -> Result<bool, LsmError> {
-        self.read(state, namespace, key, |bytes| Ok(bytes.is_some()))
+    /// [`LsmError::ForeignState`] if there is no such state.
+    pub fn database(&self, state: &str) -> Result<(&rocksdb::DB, &rocksdb::ColumnFamily), LsmError> {
+        Ok((self.engine.db(), self.engine.family(&family_of_state(state))?))
     }
 
-    /// Sets the value of a key in a namespace. Reads nothing: whether there was a value before is not known.
+    /// How many entries all states have; O(entries).
     ///
     /// # Errors
     ///
-    /// As [`LsmBackend::get`].
-    pub fn put<K: Key, N: Namespace, V: Value>(
-        &mut self,
-        state: LsmState<K, N, V>,
-        namespace: &N,
-        key: &(impl Lookup<K> + ?Sized),
-        value: &V,
-    ) -> Result<(), LsmError> {
-        self.locate(state, namespace, key)?;
-        self.value_buffer.clear();
-        AutoCodec.encode(value, &mut self.value_buffer)?;
-        let family = self.engine.family(&self.state(state)?.family)?;
-        self.engine
-            .db()
-            .put_cf_opt(family, &self.key_buffer, &self.value_buffer, self.engine.write_options())
-            .map_err(rocks("write"))?;
-        self.changed_bytes += (self.key_buffer.len() + self.value_buffer.len()) as u64;
-        Ok(())
+    /// [`LsmError::Rocks`] if RocksDB fails.
+    pub fn entries(&self) -> Result<u64, LsmError> {
+        self.states.iter().map(|state| self.count(&state.family)).sum()
     }
 
-    /// Removes a key from a namespace. Reads nothing: whether there was a value is not known.
-    ///
-    /// # Errors
-    ///
-    /// As [`LsmBackend::get`].
-    pub fn remove<K: Key, N: Namespace, V: Value>(
-        &mut self,
-        state: LsmState<K, N, V>,
-        namespace: &N,
-        key: &(impl Lookup<K> + ?Sized),
-    ) -> Result<(), LsmError> {
-        self.locate(state, namespace, key)?;
-        let family = self.engine.family(&self.state(state)?.family)?;
-        self.engine
-            .db()
-            .delete_cf_opt(family, &self.key_buffer, self.engine.write_options())
-            .map_err(rocks("write"))?;
-        self.changed_bytes += self.key_buffer.len() as u64;
-        Ok(())
-    }
-
-    /// Puts the stored key into the key buffer.
-    fn locate<K: Key, N: Namespace, V: Value>(
-        &mut self,
-        state: LsmState<K, N, V>,
-        namespace: &N,
-        key: &(impl Lookup<K> + ?Sized),
-    ) -> Result<(), LsmError> {
-        self.state(state)?;
-        let group = self.group_of(key.lookup_hash())?;
-        key::encode(
-            &mut self.key_buffer,
-            group,
-            |out| key.lookup_encode(out),
-            |out| AutoCodec.encode(namespace, out),
-        )?;
-        Ok(())
-    }
-
-    /// Changes the value of a key in place by reading and writing it; false, and nothing happens, if it is absent.
-    ///
-    /// # Errors
-    ///
-    /// As [`LsmBackend::get`].
-    pub fn update<K: Key, N: Namespace, V: Value>(
-        &mut self,
-        state: LsmState<K, N, V>,
-        namespace: &N,
-        key: &(impl Lookup<K> + ?Sized),
-        change: impl FnOnce(&mut V),
-    ) -> Result<bool, LsmError> {
-        let Some(mut value) = self.get(state, namespace, key)? else { return Ok(false) };
-        change(&mut value);
-        self.put(state, namespace, key, &value)?;
-        Ok(true)
-    }
-
-    /// Empties the state, or one namespace of it.
-    ///
-    /// The whole state is one record whatever its size. One namespace is read and deleted entry by entry, the key
-    /// coming before the namespace in the order of the tables: O(entries of the state).
-    ///
-    /// # Errors
-    ///
-    /// As [`LsmBackend::get`].
-    pub fn clear<K: Key, N: Namespace, V: Value>(
-        &mut self,
-        state: LsmState<K, N, V>,
-        namespace: Option<&N>,
-    ) -> Result<(), LsmError> {
-        match namespace {
-            None => {
-                let family = self.state(state)?.family.clone();
-                self.engine.delete_range(&family, self.range)
-            }
-            Some(namespace) => self.retain_in(state, Some(namespace), |_, _, _| false).map(drop),
-        }
-    }
-
-    /// Removes the entries for which `keep` says no; returns how many. Reads every entry.
-    ///
-    /// # Errors
-    ///
-    /// As [`LsmBackend::get`].
-    pub fn retain<K: Key, N: Namespace, V: Value>(
-        &mut self,
-        state: LsmState<K, N, V>,
-        keep: impl FnMut(&K, &N, &V) -> bool,
-    ) -> Result<u64, LsmError> {
-        self.retain_in(state, None, keep)
-    }
-
-    fn retain_in<K: Key, N: Namespace, V: Value>(
-        &mut self,
-        state: LsmState<K, N, V>,
-        namespace: Option<&N>,
-        mut keep: impl FnMut(&K, &N, &V) -> bool,
-    ) -> Result<u64, LsmError> {
-        const BATCH: usize = 1000;
-        let family = self.engine.family(&self.state(state)?.family)?;
-        let (mut removed, mut bytes, mut batch) = (0_u64, 0_u64, WriteBatch::default());
-        let write = |batch: WriteBatch| {
-            self.engine.db().write_opt(&batch, self.engine.write_options()).map_err(rocks("write"))
-        };
-        // The iterator sees the database as of its beginning, whatever is deleted meanwhile.
-        let mut entries = self.iter(state, namespace)?;
-        while let Some(entry) = entries.next_stored() {
-            let (stored, key, namespace, value) = entry?;
-            if !keep(&key, &namespace, &value) {
-                batch.delete_cf(family, &stored);
-                (removed, bytes) = (removed + 1, bytes + stored.len() as u64);
-                if batch.len() >= BATCH {
-                    write(std::mem::take(&mut batch))?;
-                }
-            }
-        }
-        drop(entries);
-        write(batch)?;
-        self.changed_bytes += bytes;
-        Ok(removed)
-    }
-
-    /// The entries of the state, or of one namespace of it, by key group; as of now, whatever is written meanwhile.
-    ///
-    /// One namespace costs as much as the whole state.
-    ///
-    /// # Errors
-    ///
-    /// As [`LsmBackend::get`].
-    pub fn iter<K: Key, N: Namespace, V: Value>(
-        &self,
-        state: LsmState<K, N, V>,
-        namespace: Option<&N>,
-    ) -> Result<LsmEntries<'_, K, N, V>, LsmError> {
-        let family = &self.state(state)?.family;
-        let namespace = namespace.map(|namespace| {
-            let mut encoded = Vec::new();
-            AutoCodec.encode(namespace, &mut encoded).map(|()| encoded)
-        });
-        Ok(LsmEntries::new(self.engine.iterate(family, self.range)?, namespace.transpose()?))
-    }
-
-    /// How many entries the state has, in all namespaces. RocksDB does not know: O(entries).
-    ///
-    /// # Errors
-    ///
-    /// As [`LsmBackend::get`].
-    pub fn len<K: Key, N: Namespace, V: Value>(&self, state: LsmState<K, N, V>) -> Result<u64, LsmError> {
-        let mut iterator = self.engine.iterate(&self.state(state)?.family, self.range)?;
+    pub(crate) fn count(&self, family: &str) -> Result<u64, LsmError> {
+        let mut iterator = self.engine.iterate(family, self.range)?;
         let mut entries = 0;
         while iterator.valid() {
             entries += 1;
@@ -495,13 +273,29 @@ impl LsmBackend {
             return Err(LsmError::IdNotAbove { id: request.id, newest });
         }
         let snapshot = LsmSnapshot::freeze(self, request, self.live_snapshots.clone())?;
+        self.forget_surplus(request.base);
         self.newest = Some(request.id);
         Ok(snapshot)
+    }
+
+    /// Says that the entries are those of checkpoint `id`, restored by other means than its tables: later ids are
+    /// above it, and nothing of it can be reused.
+    pub fn restored_from(&mut self, id: CheckpointId) {
+        self.newest = self.newest.max(Some(id));
     }
 
     /// The table sets that may still be a base, for whoever holds the lock; a panicked holder has not spoilt them.
     pub(crate) fn table_set(&self, base: CheckpointId) -> Option<Arc<TableSet>> {
         self.table_sets.lock().unwrap_or_else(PoisonError::into_inner).get(&base).cloned()
+    }
+
+    /// Bounds what a job that never hears of a completion remembers: the oldest table sets go, the base stays.
+    fn forget_surplus(&self, base: Option<CheckpointId>) {
+        let mut sets = self.table_sets.lock().unwrap_or_else(PoisonError::into_inner);
+        while sets.len() > TABLE_SETS_MAX {
+            let Some(oldest) = sets.keys().copied().find(|id| Some(*id) != base) else { break };
+            sets.remove(&oldest);
+        }
     }
 
     /// The checkpoint is complete and may be a base; older ones may not any more. Harmless for unknown ids.

@@ -153,6 +153,13 @@ impl Engine {
         Ok(())
     }
 
+    /// Merges all tables of one family.
+    pub(crate) fn compact(&self, family: &str) -> Result<(), LsmError> {
+        let handle = self.family(family)?;
+        self.db.compact_range_cf_opt(handle, None::<&[u8]>, None::<&[u8]>, &compact_away());
+        Ok(())
+    }
+
     /// All tables of the states.
     pub(crate) fn tables(&self) -> Result<Vec<LiveFile>, LsmError> {
         self.db.live_files().map_err(rocks("list tables"))

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use lowtide_format::{AutoCodec, Codec, DecodeLimits, Key, Namespace, Value};
 use rocksdb::DBRawIterator;
 
+use super::backend::Types;
 use super::engine::rocks;
 use crate::error::LsmError;
 use crate::key::StoredKey;
@@ -15,7 +16,7 @@ pub struct LsmEntries<'a, K, N, V> {
     /// Encoded namespace, if only one is wanted.
     namespace: Option<Vec<u8>>,
     ended: bool,
-    types: PhantomData<fn() -> (K, N, V)>,
+    types: Types<K, N, V>,
 }
 
 /// The stored key and the decoded entry.

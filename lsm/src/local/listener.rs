@@ -28,7 +28,8 @@ impl EventListener for CompactionLog {
         let name = String::from_utf8_lossy(&name);
         let compaction = Compaction {
             state: super::engine::state_of_family(&name).unwrap_or(&name).to_owned(),
-            reason: format!("{:?}", info.compaction_reason()),
+            // RocksDB's names begin with the K of its constants.
+            reason: info.compaction_reason().as_str().trim_start_matches('K').to_owned(),
             from_level: info.base_input_level(),
             to_level: info.output_level(),
             input_bytes: info.total_input_bytes(),

@@ -18,8 +18,9 @@ use super::options::{EngineOptions, LsmOptions};
 use crate::diff::{StoredTable, TableSet};
 use crate::directory::{Scratch, WorkingDirectory};
 use crate::error::LsmError;
+use crate::key::outside;
 use crate::meta::{CheckpointMeta, TableMeta};
-use crate::plan::{Fetch, RestorePart, RestorePlan, Take, outside};
+use crate::plan::{Fetch, RestorePart, RestorePlan, Take};
 use crate::table::TableIdentity;
 
 /// A working directory into which the tables of a plan are fetched. Dropping it removes everything.
@@ -46,7 +47,7 @@ impl Staging {
     pub fn create(options: &LsmOptions, plan: RestorePlan) -> Result<Self, LsmError> {
         let directory = WorkingDirectory::create(&options.directory)?;
         let mut parts = Vec::new();
-        for (at, (_, take)) in plan.parts.iter().enumerate() {
+        for (at, (_, take)) in plan.parts().iter().enumerate() {
             // The database that is opened as it is gets its tables straight into its folder.
             let name = if *take == Take::Open { "db".to_owned() } else { format!("part-{at}") };
             let folder = Scratch::new(&directory, &name);
@@ -81,13 +82,13 @@ impl Staging {
     /// RocksDB finds damage, [`LsmError::Rocks`] or [`LsmError::Io`] for local failures. Nothing stays then.
     pub fn restore(self) -> Result<LsmBackend, LsmError> {
         self.check_tables()?;
-        let opened = self.plan.parts.iter().position(|(_, take)| *take == Take::Open);
+        let opened = self.plan.parts().iter().position(|(_, take)| *take == Take::Open);
         let mut backend = match opened {
             Some(at) => self.open(at)?,
             None => self.import()?,
         };
         let tables: TableSet = self.known_tables(&backend)?;
-        let checkpoint = self.plan.checkpoint;
+        let checkpoint = self.plan.checkpoint();
         let sets = &backend.table_sets;
         sets.lock().unwrap_or_else(PoisonError::into_inner).insert(checkpoint, Arc::new(tables));
         if opened.is_some() {
@@ -105,7 +106,7 @@ impl Staging {
             if expected != found {
                 return Err(LsmError::TableSwapped {
                     table: table.local_name.clone(),
-                    checkpoint: self.plan.checkpoint,
+                    checkpoint: self.plan.checkpoint(),
                     expected: expected.to_string(),
                     found: found.to_string(),
                 });
@@ -115,7 +116,7 @@ impl Staging {
     }
 
     fn part(&self, at: usize) -> Result<(&RestorePart, &Path), LsmError> {
-        match (self.plan.parts.get(at), self.parts.get(at)) {
+        match (self.plan.parts().get(at), self.parts.get(at)) {
             (Some((part, _)), Some(folder)) => Ok((part, folder.path())),
             _ => Err(LsmError::ForeignState),
         }
@@ -132,8 +133,8 @@ impl Staging {
         let compactions = CompactionLog::default();
         let options = EngineOptions::new(&self.options, &compactions)?;
         let engine = Engine::open(&self.directory, database, options, states)?;
-        let assignment = (self.plan.range, self.plan.key_groups);
-        let mut backend = LsmBackend::with_engine(engine, &self.options, assignment, compactions)?;
+        let mut backend =
+            LsmBackend::with_engine(engine, &self.options, self.plan.key_groups(), compactions)?;
         backend.states = states.iter().cloned().map(State::new).collect();
         Ok(backend)
     }
@@ -151,8 +152,8 @@ impl Staging {
             backend.engine.clip(&family_of_state(&state.name), &self.foreign_ranges(&tables))?;
             backend.states.push(State::new(state));
         }
-        for at in 0..self.plan.parts.len() {
-            if let Some((_, Take::Copy(wanted))) = self.plan.parts.get(at) {
+        for at in 0..self.plan.parts().len() {
+            if let Some((_, Take::Copy(wanted))) = self.plan.parts().get(at) {
                 self.copy(at, *wanted, &mut backend)?;
             }
         }
@@ -162,7 +163,7 @@ impl Staging {
     /// The states of all parts, each once; a subtask may know states that another has never used.
     fn states(&self) -> Result<Vec<StateDescriptor>, LsmError> {
         let mut states: Vec<StateDescriptor> = Vec::new();
-        for (part, _) in &self.plan.parts {
+        for (part, _) in self.plan.parts() {
             for state in &part.meta.states {
                 match states.iter().find(|known| known.name == state.name) {
                     Some(known) => known.check_reads(state)?,
@@ -177,7 +178,7 @@ impl Staging {
     fn tables_of(&self, state: &str) -> Result<Vec<LiveFile>, LsmError> {
         let mut files = Vec::new();
         for fetch in self.plan.fetches() {
-            let Some((part, Take::Import(_))) = self.plan.parts.get(fetch.part) else { continue };
+            let Some((part, Take::Import(_))) = self.plan.parts().get(fetch.part) else { continue };
             let Some(table) = self.plan.table(fetch) else { continue };
             let of_state =
                 part.meta.states.get(table.state as usize).is_some_and(|known| known.name == state);
@@ -200,8 +201,8 @@ impl Staging {
             .filter_map(groups)
             .reduce(|a, b| KeyGroupRange::new(a.start().min(b.start()), a.end().max(b.end())).unwrap_or(a));
         // Only what an entry can lie in: the end of a range deletion may name the group behind the last one.
-        let groups = all.and_then(|all| all.intersect(self.plan.key_groups.all()));
-        groups.into_iter().flat_map(|all| outside(all, self.plan.range)).collect()
+        let groups = all.and_then(|all| all.intersect(self.plan.key_groups().1.all()));
+        groups.into_iter().flat_map(|all| outside(all, self.plan.key_groups().0)).collect()
     }
 
     /// Opens a part beside and copies the entries of `wanted`.

@@ -8,14 +8,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use lowtide_format::{
-    CheckpointId, DecodeLimits, FileEntry, FileKind, FormatError, KeyGroupCount, KeyGroupRange,
-    SegmentOptions, StateDescriptor, xxh3,
+    CheckpointId, DecodeLimits, FileEntry, FileKind, KeyGroupCount, KeyGroupRange, SegmentOptions,
+    StateDescriptor, xxh3,
 };
 use rocksdb::LiveFile;
 
@@ -212,28 +212,28 @@ impl LsmSnapshot {
 
     /// Hands every file that must be uploaded to `sink`, one at a time, in order.
     ///
-    /// Blocking. Memory: one table. `cancel` is looked at between two files.
+    /// Blocking. Memory: one table. `cancelled` is asked between two files.
     ///
     /// # Errors
     ///
     /// What `sink` returned; [`LsmError::Cancelled`]; an error naming the linked file that could not be read.
     pub fn write<E: From<LsmError>>(
         &mut self,
-        cancel: &AtomicBool,
+        cancelled: impl Fn() -> bool,
         mut sink: impl FnMut(WrittenFile) -> Result<(), E>,
     ) -> Result<(), E> {
         let database = LinkedDatabase::open(self.links.path(), &self.states)?;
         let tables = database.tables()?;
         self.entries = self.count_entries(&database, &tables)?;
         match self.request.kind {
-            SnapshotKind::Tables => self.write_tables(cancel, &tables, &mut sink),
+            SnapshotKind::Tables => self.write_tables(&cancelled, &tables, &mut sink),
             SnapshotKind::Records => {
                 let (request, range) = (self.request, self.range);
                 let read =
                     |state: &StateDescriptor, group: KeyGroupRange| database.iterate(&state.name, group);
                 let options = SegmentOptions::default();
                 write_segments((request.id, range), &self.states, options, read, |segment| {
-                    if cancel.load(Ordering::Relaxed) {
+                    if cancelled() {
                         return Err(LsmError::Cancelled.into());
                     }
                     self.written.push(Written::Segment(Box::new(segment.summary)));
@@ -265,14 +265,15 @@ impl LsmSnapshot {
 
     fn write_tables<E: From<LsmError>>(
         &mut self,
-        cancel: &AtomicBool,
+        cancelled: &impl Fn() -> bool,
         live: &[LiveFile],
         sink: &mut impl FnMut(WrittenFile) -> Result<(), E>,
     ) -> Result<(), E> {
-        let (mut tables, identities) = self.describe(live)?;
+        let mut tables = self.describe(live)?;
+        let identities: Vec<_> = tables.iter().map(|table| (table.identity(), table.length)).collect();
         let diff = diff(self.base.as_ref().map(|(_, set)| &**set), &identities);
         for at in diff.new {
-            if cancel.load(Ordering::Relaxed) {
+            if cancelled() {
                 return Err(LsmError::Cancelled.into());
             }
             let Some(table) = tables.get_mut(at) else { continue };
@@ -317,17 +318,15 @@ impl LsmSnapshot {
         }
     }
 
-    /// The tables as the table list names them, checksums left out, and their identities with lengths.
-    fn describe(&self, live: &[LiveFile]) -> Result<(Vec<TableMeta>, Vec<(TableIdentity, u64)>), LsmError> {
+    /// The tables as the table list names them, checksums left out.
+    fn describe(&self, live: &[LiveFile]) -> Result<Vec<TableMeta>, LsmError> {
         let mut tables = Vec::with_capacity(live.len());
-        let mut identities = Vec::with_capacity(live.len());
         for file in live {
             // The default family is always empty.
             let Some(state) = state_of_family(&file.column_family_name) else { continue };
             let Some(state) = self.states.iter().position(|known| known.name == state) else { continue };
             let local_name = file.name.trim_start_matches('/').to_owned();
             let identity = TableIdentity::of_file(&self.links.path().join(&local_name))?;
-            identities.push((identity.clone(), file.size as u64));
             let table = TableMeta {
                 local_name,
                 state: u32::try_from(state).unwrap_or(u32::MAX),
@@ -343,7 +342,7 @@ impl LsmSnapshot {
             };
             tables.push(table.with_identity(&identity));
         }
-        Ok((tables, identities))
+        Ok(tables)
     }
 
     /// What the subtask acknowledges, the uploaded files being `files`, in the order of the sink's calls.
@@ -412,9 +411,7 @@ fn small_files(links: &Path) -> Result<Vec<SmallFile>, LsmError> {
         let Ok(name) = entry.file_name().into_string() else { continue };
         if name == "CURRENT" || name.starts_with("MANIFEST-") || name.starts_with("OPTIONS-") {
             let bytes = read_file(&entry.path())?;
-            DecodeLimits::default()
-                .check("file beside the tables", bytes.len() as u64)
-                .map_err(FormatError::from)?;
+            DecodeLimits::default().check("file beside the tables", bytes.len() as u64)?;
             files.push(SmallFile { name, bytes: bytes.to_vec() });
         }
     }

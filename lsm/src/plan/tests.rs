@@ -1,6 +1,6 @@
 use super::*;
 use crate::meta::tests::{example_of, table};
-use lowtide_format::{FileKind, ObjectName};
+use lowtide_format::{FileKind, KeyGroup, ObjectName};
 
 fn range(start: u16, end: u16) -> KeyGroupRange {
     KeyGroupRange::new(KeyGroup(start), KeyGroup(end)).unwrap()
@@ -110,7 +110,7 @@ fn another_number_of_key_groups_is_refused_with_both_numbers() {
 #[test]
 fn what_lies_outside_is_two_ranges_at_most() {
     let outside = |of: (u16, u16), of_range: (u16, u16)| {
-        super::outside(range(of.0, of.1), range(of_range.0, of_range.1)).collect::<Vec<_>>()
+        crate::key::outside(range(of.0, of.1), range(of_range.0, of_range.1)).collect::<Vec<_>>()
     };
     assert_eq!(outside((0, 7), (2, 5)), [range(0, 1), range(6, 7)]);
     assert_eq!(outside((2, 5), (0, 7)), []);

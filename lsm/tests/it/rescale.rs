@@ -1,14 +1,10 @@
 //! Restores for other key groups: every key once, nothing foreign, few reads.
 
-#![cfg(feature = "rocksdb")]
-
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support::{Store, checkpoint, count, files_under, id, options, part, range, request, restore};
 use lowtide_format::{Key, KeyGroup, KeyGroupRange, key_group};
 use lowtide_lsm::{LsmAcknowledgement, LsmBackend, LsmErrorKind, LsmState, TABLE_LIST, key};
-use support::{Store, checkpoint, count, files_under, id, options, part, range, request, restore};
 
 const GROUPS: u16 = 16;
 

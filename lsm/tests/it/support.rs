@@ -1,10 +1,8 @@
-#![cfg(feature = "rocksdb")]
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses its part of this")]
 //! A store of files in memory, and the steps of a checkpoint as a job drives them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use lowtide_format::{
@@ -17,16 +15,16 @@ use lowtide_lsm::{
 
 /// Objects by name, and how often each was read.
 #[derive(Default)]
-pub struct Store {
-    pub objects: BTreeMap<String, Bytes>,
-    pub reads: BTreeMap<String, u64>,
-    pub put_bytes: u64,
+pub(crate) struct Store {
+    pub(crate) objects: BTreeMap<String, Bytes>,
+    pub(crate) reads: BTreeMap<String, u64>,
+    pub(crate) put_bytes: u64,
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl Store {
-    pub fn put(&mut self, kind: FileKind, bytes: Bytes) -> FileEntry {
+    pub(crate) fn put(&mut self, kind: FileKind, bytes: Bytes) -> FileEntry {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let object = ObjectName::new(&format!("data/{number}.{}", kind.extension())).unwrap();
         let (length, checksum) = (bytes.len() as u64, xxh3(&bytes));
@@ -35,7 +33,7 @@ impl Store {
         FileEntry { object, offset: 0, length, checksum, kind }
     }
 
-    pub fn get(&mut self, file: &FileEntry) -> Bytes {
+    pub(crate) fn get(&mut self, file: &FileEntry) -> Bytes {
         *self.reads.entry(file.object.to_string()).or_insert(0) += 1;
         let bytes = self.objects.get(file.object.as_str()).cloned().expect("a listed file is missing");
         file.check(&bytes).expect("a listed file is damaged");
@@ -43,37 +41,40 @@ impl Store {
     }
 }
 
-pub fn id(id: u64) -> CheckpointId {
+pub(crate) fn id(id: u64) -> CheckpointId {
     CheckpointId::new(id).unwrap()
 }
 
-pub fn count(key_groups: u16) -> KeyGroupCount {
+pub(crate) fn count(key_groups: u16) -> KeyGroupCount {
     KeyGroupCount::new(key_groups).unwrap()
 }
 
-pub fn range(start: u16, end: u16) -> KeyGroupRange {
+pub(crate) fn range(start: u16, end: u16) -> KeyGroupRange {
     KeyGroupRange::new(KeyGroup(start), KeyGroup(end)).unwrap()
 }
 
-pub fn options(directory: &Path) -> LsmOptions {
+pub(crate) fn options(directory: &Path) -> LsmOptions {
     LsmOptions { directory: directory.to_path_buf(), memory_budget: 8 << 20, ..LsmOptions::default() }
 }
 
-pub fn request(checkpoint: u64, base: Option<u64>) -> SnapshotRequest {
+pub(crate) fn request(checkpoint: u64, base: Option<u64>) -> SnapshotRequest {
     SnapshotRequest { id: id(checkpoint), base: base.map(id), kind: SnapshotKind::Tables, may_be_base: true }
 }
 
-pub fn write(snapshot: &mut LsmSnapshot, store: &mut Store) -> Result<Vec<FileEntry>, LsmError> {
+pub(crate) fn write(snapshot: &mut LsmSnapshot, store: &mut Store) -> Result<Vec<FileEntry>, LsmError> {
     let mut files = Vec::new();
-    snapshot.write(&AtomicBool::new(false), |file| {
-        files.push(store.put(file.kind, file.bytes));
-        Ok::<_, LsmError>(())
-    })?;
+    snapshot.write(
+        || false,
+        |file| {
+            files.push(store.put(file.kind, file.bytes));
+            Ok::<_, LsmError>(())
+        },
+    )?;
     Ok(files)
 }
 
 /// Freeze, write, acknowledge.
-pub fn checkpoint(
+pub(crate) fn checkpoint(
     backend: &mut LsmBackend,
     store: &mut Store,
     request: SnapshotRequest,
@@ -84,7 +85,7 @@ pub fn checkpoint(
 }
 
 /// A part as a job finds it in a manifest.
-pub fn part(acknowledgement: &LsmAcknowledgement, store: &mut Store) -> RestorePart {
+pub(crate) fn part(acknowledgement: &LsmAcknowledgement, store: &mut Store) -> RestorePart {
     let list = acknowledgement.files.iter().find(|file| file.local_name == TABLE_LIST).unwrap();
     let meta = CheckpointMeta::decode(&store.get(&list.stored.file), DecodeLimits::default()).unwrap();
     let tables = acknowledgement.files.iter().filter(|file| file.local_name != TABLE_LIST);
@@ -93,7 +94,7 @@ pub fn part(acknowledgement: &LsmAcknowledgement, store: &mut Store) -> RestoreP
 }
 
 /// Restores `range` from what the subtasks acknowledged.
-pub fn restore(
+pub(crate) fn restore(
     directory: &Path,
     store: &mut Store,
     range: KeyGroupRange,
@@ -111,7 +112,7 @@ pub fn restore(
 }
 
 /// How many files and folders lie under a directory.
-pub fn files_under(directory: &Path) -> usize {
+pub(crate) fn files_under(directory: &Path) -> usize {
     let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
     entries.flatten().map(|entry| 1 + files_under(&entry.path())).sum()
 }

@@ -1,14 +1,9 @@
 //! Checkpoints of one backend: what is uploaded, what is reused, what never is.
 
-#![cfg(feature = "rocksdb")]
-
-mod support;
-
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
 
+use crate::support::{Store, checkpoint, count, files_under, id, options, range, request, restore, write};
 use lowtide_lsm::{LsmBackend, LsmError, LsmErrorKind, LsmState, SnapshotKind, SnapshotRequest, TABLE_LIST};
-use support::{Store, checkpoint, count, files_under, id, options, range, request, restore, write};
 
 type Entries = BTreeMap<(String, String), String>;
 
@@ -212,11 +207,11 @@ fn links_go_on_every_way_out() {
     // Dropped before, during and after writing; cancelled; failed by the sink; given too few files.
     drop(bench.backend.freeze(request(2, Some(1))).unwrap());
     let mut cancelled = bench.backend.freeze(request(3, None)).unwrap();
-    let error = cancelled.write(&AtomicBool::new(true), |_| Ok::<_, LsmError>(())).unwrap_err();
+    let error = cancelled.write(|| true, |_| Ok::<_, LsmError>(())).unwrap_err();
     assert_eq!(error.kind(), LsmErrorKind::Cancelled);
     drop(cancelled);
     let mut failed = bench.backend.freeze(request(4, None)).unwrap();
-    failed.write(&AtomicBool::new(false), |_| Err::<(), _>(LsmError::ForeignState)).unwrap_err();
+    failed.write(|| false, |_| Err::<(), _>(LsmError::ForeignState)).unwrap_err();
     drop(failed);
     let mut short = bench.backend.freeze(request(5, None)).unwrap();
     write(&mut short, &mut bench.store).unwrap();
