@@ -235,6 +235,8 @@ fn budgets() -> Table {
         }
         let report = simulate(&options(workload), &InOnePiece(space(2.0)));
         policy_row(&mut table, name, "2 deltas, first in one piece", &report);
+        let policy = BoundedRewriting { batch_deltas: 0.0, ..space(2.0) };
+        policy_row(&mut table, name, "2 deltas, no batch", &simulate(&options(workload), &policy));
     }
     table
 }
@@ -248,6 +250,9 @@ fn others() -> Table {
             SimulateOptions { changed_share: share, checkpoints: 4000, warmup: 3000, ..options(UNIFORM) };
         policy_row(&mut table, name, "default", &simulate(&options, &default));
     }
+    let small = SimulateOptions { changed_share: 0.001, checkpoints: 6000, warmup: 4000, ..options(UNIFORM) };
+    policy_row(&mut table, "uniform, 0.1 %", "space 2", &simulate(&small, &space(2.0)));
+    policy_row(&mut table, "uniform, 0.1 %", "default", &simulate(&small, &default));
     let workloads = [
         ("windows, removed", Workload::Windows { purge: Purge::Remove }),
         ("windows, cleared", Workload::Windows { purge: Purge::Clear }),
