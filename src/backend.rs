@@ -17,9 +17,11 @@ use std::ops::Deref;
 
 use bytes::Bytes;
 use lowtide_format::{
-    CheckpointId, CheckpointKind, FileEntry, FileKind, Key, KeyGroup, KeyGroupCount, KeyGroupRange, Lookup,
-    Namespace, Value, key_group,
+    CheckpointId, CheckpointKind, FileEntry, FileKind, Generation, Key, KeyGroup, KeyGroupCount,
+    KeyGroupRange, Lookup, Namespace, Value, key_group,
 };
+
+use lowtide_heap::CancelToken;
 
 use crate::coordinator::{Acknowledgement, BaseMode};
 use crate::error::Result;
@@ -27,7 +29,7 @@ use crate::restore::RestoreSource;
 
 mod heap;
 
-pub use heap::{HeapRestoreOptions, HeapSnapshot};
+pub use heap::{HeapEntries, HeapFrozen, HeapSettings};
 
 /// The key group of a key: the one routing rule, used by jobs, restores and inspection alike.
 ///
@@ -46,11 +48,15 @@ pub struct Assignment {
     pub key_groups: KeyGroupCount,
     /// The groups this backend keeps.
     pub range: KeyGroupRange,
+    /// Which checkpoints may be a base of its deltas.
+    pub base_mode: BaseMode,
 }
 
 /// What the coordinator asks of a backend at a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreezeRequest {
+    /// The coordinator's generation, which new files carry.
+    pub generation: Generation,
     /// The checkpoint to be written.
     pub id: CheckpointId,
     /// The checkpoint that the delta is taken against; none writes everything.
@@ -63,30 +69,7 @@ pub struct FreezeRequest {
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
     /// Set to stop the writer: it then returns an error between two batches.
-    pub cancel: CancelFlag,
-}
-
-/// Asks a writer on another thread to stop. Clones share the flag.
-#[derive(Clone, Debug, Default)]
-pub struct CancelFlag(std::sync::Arc<std::sync::atomic::AtomicBool>);
-
-impl CancelFlag {
-    /// A flag that nobody has set.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Asks the writer to stop; it cannot be taken back.
-    pub fn cancel(&self) {
-        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
-    }
-
-    /// Whether somebody asked to stop.
-    #[must_use]
-    pub fn is_cancelled(&self) -> bool {
-        self.0.load(std::sync::atomic::Ordering::Relaxed)
-    }
+    pub cancel: CancelToken,
 }
 
 /// A file that a snapshot has produced and that goes to the store.
@@ -185,9 +168,6 @@ pub trait Backend: Sized + Send + 'static {
         assignment: Assignment,
         source: &RestoreSource,
     ) -> impl Future<Output = Result<Self>> + Send;
-
-    /// The assignment it was opened with.
-    fn assignment(&self) -> Assignment;
 
     /// Figures of the moment; O(states).
     fn figures(&self) -> BackendFigures;
@@ -289,14 +269,14 @@ pub trait Backend: Sized + Send + 'static {
     /// As [`Backend::get`].
     fn len<K: Key, N: Namespace, V: Value>(&self, state: Self::State<K, N, V>) -> Result<u64>;
 
-    /// The synchronous phase of a checkpoint (rule B1).
+    /// The synchronous phase of a checkpoint (rule B1). `options` say how the snapshot is written.
     ///
     /// A backend that has lost the base takes none for itself and says so in its acknowledgement.
     ///
     /// # Errors
     ///
     /// `invalid-argument` if the id is not above all earlier ones or too many snapshots are open.
-    fn freeze(&mut self, request: FreezeRequest) -> Result<Self::Snapshot>;
+    fn freeze(&mut self, options: &Self::Options, request: FreezeRequest) -> Result<Self::Snapshot>;
 
     /// The checkpoint is complete, and `lowest_retained` is the oldest that is kept. Harmless for unknown ids.
     fn completed(&mut self, id: CheckpointId, lowest_retained: CheckpointId);
@@ -304,5 +284,5 @@ pub trait Backend: Sized + Send + 'static {
     /// The checkpoint will never complete. Harmless for unknown ids.
     ///
     /// In mode `Acknowledged` it may still be a base, if this backend had acknowledged it.
-    fn aborted(&mut self, id: CheckpointId, mode: BaseMode);
+    fn aborted(&mut self, id: CheckpointId);
 }

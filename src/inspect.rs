@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use lowtide_format::{CheckpointKind, Manifest, ManifestFile, Store};
+use lowtide_format::{CheckpointKind, Manifest, ManifestFile, ObjectName, Store};
 use serde::Serialize;
 
 use crate::coordinator::{PublishedCheckpoint, read_published};
@@ -134,15 +134,15 @@ pub struct StoredObject {
 /// `store` if listing or reading failed, `corrupt`, `missing` or `incompatible` for a sequence or manifest.
 pub async fn inspect(store: &Store) -> Result<Inspection> {
     let mut directories: BTreeMap<String, Vec<StoredObject>> = BTreeMap::new();
-    for object in store.list("").await? {
-        let name = object.name.as_str();
-        let Some((directory, rest)) = split_directory(name) else { continue };
+    for object in store.list_all().await? {
+        let Some((directory, rest)) = split_directory(&object.path) else { continue };
         let stored = StoredObject { object: rest.to_owned(), bytes: object.length };
         directories.entry(directory.to_owned()).or_default().push(stored);
     }
     let mut jobs = Vec::new();
     for (directory, objects) in directories {
-        let place = if directory.is_empty() { store.clone() } else { store.sub(&directory)? };
+        let place =
+            if directory.is_empty() { store.clone() } else { store.sub(&ObjectName::new(&directory)?) };
         jobs.push(inspect_job(directory, &place, objects).await?);
     }
     Ok(Inspection { jobs })
@@ -162,7 +162,8 @@ fn split_directory(name: &str) -> Option<(&str, &str)> {
 async fn inspect_job(directory: String, store: &Store, objects: Vec<StoredObject>) -> Result<InspectedJob> {
     let published = read_published(store).await?;
     let mut manifests = Vec::new();
-    let mut found: Vec<&PublishedCheckpoint> = published.checkpoints.iter().chain(&published.savepoints).collect();
+    let mut found: Vec<&PublishedCheckpoint> =
+        published.checkpoints.iter().chain(&published.savepoints).collect();
     found.sort_by_key(|checkpoint| checkpoint.id());
     for checkpoint in found {
         manifests.push(checkpoint.manifest(store).await?);
@@ -195,9 +196,9 @@ fn kept_file(file: &ManifestFile) -> KeptFile {
         object: file.entry.object.to_string(),
         checkpoint: file.checkpoint.to_string(),
         bytes: file.entry.length,
-        puts: file.puts(),
-        tombstones: file.tombstones(),
-        clears: file.clears(),
+        puts: file.records.map_or(0, |records| records.totals.puts),
+        tombstones: file.records.map_or(0, |records| records.totals.tombstones),
+        clears: file.records.map_or(0, |records| records.clears),
         listed_by: Vec::new(),
         live_records: 0,
     }

@@ -12,12 +12,13 @@
 //!
 //! - J1. A key is kept by the subtask that [`Routing`] names, in memory, in checkpoints and after a restore.
 //! - J2. An attempt that ended without being acknowledged leaves no snapshot open, and its files are deleted.
-//! - J3. A step for a checkpoint that is no longer pending changes nothing and reports [`Event::Ignored`].
+//! - J3. A step for a checkpoint that is no longer pending changes nothing and reports [`Event::Ignored`](crate::Event::Ignored).
 
 mod attempt;
 mod background;
 mod builder;
 mod checkpoint;
+mod control;
 mod figures;
 mod reading;
 mod routing;
@@ -28,22 +29,24 @@ mod steps;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lowtide_format::{CheckpointId, Key, Namespace, ObjectName, Store, Value};
+use lowtide_format::{CheckpointId, Key, Namespace, Store, Value};
 use lowtide_heap::HeapBackend;
 
 use crate::backend::Backend;
 use crate::clock::Clock;
-use crate::coordinator::{Coordinator, Event, UploadIdSource};
+use crate::coordinator::{Coordinator, UploadIdSource};
 use crate::error::{Error, Result};
 use attempt::Attempt;
 use steps::Held;
 
-pub use background::{BackgroundWrite, WrittenParts};
-pub use builder::{JobBuilder, JobOptions};
+pub use background::{BackgroundWrite, Writer, WrittenParts};
+pub use builder::{Deletions, JobBuilder, JobOptions};
+pub use checkpoint::CheckpointReport;
+pub use control::Failover;
 pub use figures::CheckpointFigures;
 pub use reading::{ChainLink, CheckpointStat};
 pub use routing::Routing;
-pub use start::RestoreFrom;
+pub use start::{OnDamage, RestoreFrom};
 pub use state::{Entry, StateMut, StateRef, ValueState};
 pub use steps::Step;
 
@@ -105,10 +108,12 @@ pub struct Job<B: Backend = HeapBackend> {
     notices: Notices,
     /// Messages for a coordinator that stands still; none if it runs.
     held: Option<Held>,
-    /// Objects of attempts that ended, which a delete has not reached yet (rule J2).
-    leftovers: Vec<ObjectName>,
+    /// The newest checkpoint that was triggered in this life.
+    last_triggered: Option<CheckpointId>,
     /// What acknowledged parts of pending checkpoints said, for the figures.
     parts: BTreeMap<CheckpointId, figures::Parts>,
+    /// How much checkpoints completed by this process have rewritten.
+    rewritten: BTreeMap<CheckpointId, u64>,
     /// The checkpoint it was restored from.
     restored: Option<CheckpointId>,
 }
@@ -175,7 +180,10 @@ impl<B: Backend> Job<B> {
     /// # Errors
     ///
     /// `incompatible` if the state exists with other types; the state is then untouched.
-    pub fn value_state<K: Key, V: Value, N: Namespace>(&mut self, name: &str) -> Result<ValueState<K, V, N, B>> {
+    pub fn value_state<K: Key, V: Value, N: Namespace>(
+        &mut self,
+        name: &str,
+    ) -> Result<ValueState<K, V, N, B>> {
         ValueState::register(&mut self.subtasks, name)
     }
 

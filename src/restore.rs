@@ -7,4 +7,5 @@ mod plan;
 mod source;
 
 pub use plan::{PlannedFile, RestorePlan};
+pub(crate) use source::check_summary;
 pub use source::{FetchedSegment, ProgressSink, ReadOptions, RestoreProgress, RestoreSource};

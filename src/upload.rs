@@ -16,12 +16,14 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use lowtide_format::{FileEntry, ObjectName, Store, UploadId, path, xxh3};
+use lowtide_format::{FileEntry, ObjectName, ObjectPath, Store, UploadId, xxh3};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tracing::Instrument;
 
-use crate::backend::{CancelFlag, NewFile, Snapshot, WriteOptions};
+use lowtide_heap::CancelToken;
+
+use crate::backend::{NewFile, Snapshot, WriteOptions};
 use crate::coordinator::Acknowledgement;
 use crate::error::{Error, Result};
 
@@ -68,11 +70,11 @@ pub(crate) struct UploadRequest {
     /// Files on their way at the same time, at least 1.
     pub(crate) uploads_max: usize,
     /// Stops the writer.
-    pub(crate) cancel: CancelFlag,
+    pub(crate) cancel: CancelToken,
 }
 
 /// Sets the flag when the future that holds it is dropped (rule U3).
-struct CancelOnDrop(CancelFlag);
+struct CancelOnDrop(CancelToken);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
@@ -85,12 +87,16 @@ impl Drop for CancelOnDrop {
 /// # Errors
 ///
 /// What the writer or the store says, the first of them. The writer has let go of its snapshot by then.
-pub(crate) async fn write_and_upload<S: Snapshot>(snapshot: S, request: UploadRequest) -> Result<Acknowledgement> {
+pub(crate) async fn write_and_upload<S: Snapshot>(
+    snapshot: S,
+    request: UploadRequest,
+) -> Result<Acknowledgement> {
     let _cancel_on_drop = CancelOnDrop(request.cancel.clone());
     let (sender, files) = mpsc::channel(1);
     let options = WriteOptions { cancel: request.cancel.clone() };
     let span = tracing::Span::current();
-    let writer = tokio::task::spawn_blocking(move || span.in_scope(|| run_writer(snapshot, &options, &sender)));
+    let writer =
+        tokio::task::spawn_blocking(move || span.in_scope(|| run_writer(snapshot, &options, &sender)));
     let uploaded = upload_all(files, &request).await;
     if uploaded.is_err() {
         request.cancel.cancel();
@@ -103,9 +109,14 @@ pub(crate) async fn write_and_upload<S: Snapshot>(snapshot: S, request: UploadRe
 }
 
 /// Runs on a blocking thread: hands the files over and gives the snapshot back if all went well.
-fn run_writer<S: Snapshot>(mut snapshot: S, options: &WriteOptions, sender: &mpsc::Sender<NewFile>) -> Result<S> {
-    let mut sink =
-        |file: NewFile| sender.blocking_send(file).map_err(|_closed| Error::cancelled("the upload has ended"));
+fn run_writer<S: Snapshot>(
+    mut snapshot: S,
+    options: &WriteOptions,
+    sender: &mpsc::Sender<NewFile>,
+) -> Result<S> {
+    let mut sink = |file: NewFile| {
+        sender.blocking_send(file).map_err(|_closed| Error::cancelled("the upload has ended"))
+    };
     snapshot.write(options, &mut sink)?;
     Ok(snapshot)
 }
@@ -142,7 +153,9 @@ async fn upload_all(mut files: mpsc::Receiver<NewFile>, request: &UploadRequest)
 
 async fn upload_one(request: &UploadRequest, at: usize, file: NewFile) -> Result<FileEntry> {
     let NewFile { kind, bytes } = file;
-    let object = path::data(request.upload, at, kind)?;
+    let number =
+        u32::try_from(at).map_err(|_beyond| Error::invalid_argument("a snapshot has too many files"))?;
+    let object = ObjectPath::Data { upload: request.upload, number, kind }.name();
     request.ledger.begin(object.clone())?;
     let length = bytes.len() as u64;
     let span = tracing::debug_span!("upload", object = %object, bytes = length);
@@ -150,8 +163,14 @@ async fn upload_one(request: &UploadRequest, at: usize, file: NewFile) -> Result
     request.store.put_data(&object, bytes).instrument(span).await?;
     if request.ledger.is_closed() {
         // Whoever closed it may have deleted the name before the object was there.
-        request.store.delete(vec![object]).await;
+        let report = request.store.delete(std::slice::from_ref(&object)).await;
+        if let Some((name, error)) = report.failed.first() {
+            tracing::warn!(object = %name, error = %error, "left to the sweeper");
+        }
         return Err(ended());
     }
     Ok(FileEntry { object, offset: 0, length, checksum, kind })
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,12 +2,14 @@
 //!
 //! Owns: what is checked. Does not own: how bytes are checked (`restore`, `lowtide-format`).
 
+use std::sync::Arc;
+
 use lowtide_format::{CheckpointId, FileKind, SegmentReader, Store};
 
 use crate::backend::{Assignment, Backend};
-use crate::coordinator::{PublishedCheckpoint, read_published};
+use crate::coordinator::{BaseMode, PublishedCheckpoint, read_published};
 use crate::error::{Error, Result};
-use crate::restore::{ReadOptions, RestoreSource};
+use crate::restore::{ReadOptions, RestoreSource, check_summary};
 use lowtide_heap::HeapBackend;
 
 /// What reading one checkpoint found.
@@ -40,7 +42,9 @@ pub async fn verify(directory: &Store, id: Option<CheckpointId>) -> Result<Vec<V
     let mut wanted: Vec<_> = all.filter(|found| id.is_none_or(|id| found.id() == id)).collect();
     wanted.sort_by_key(|found| found.id());
     if let (Some(id), true) = (id, wanted.is_empty()) {
-        return Err(Error::not_found(format!("{id} is not among the checkpoints and savepoints of this directory")));
+        return Err(Error::not_found(format!(
+            "{id} is not among the checkpoints and savepoints of this directory"
+        )));
     }
     let mut verifications = Vec::with_capacity(wanted.len());
     for found in wanted {
@@ -53,10 +57,10 @@ async fn verify_one(directory: &Store, found: &PublishedCheckpoint) -> Result<Ve
     let mut verification =
         Verification { id: found.id(), entries: 0, files: 0, bytes: 0, faults: Vec::new() };
     let manifest = match found.manifest(directory).await {
-        Ok(manifest) => manifest,
+        Ok(manifest) => Arc::new(manifest),
         Err(error) => return settle(verification, error),
     };
-    let source = RestoreSource::new(directory.clone(), manifest.clone(), ReadOptions::default(), None);
+    let source = RestoreSource::new(directory.clone(), Arc::clone(&manifest), ReadOptions::default(), None);
     for file in &manifest.files {
         let entry = &file.entry;
         verification.files += 1;
@@ -66,7 +70,7 @@ async fn verify_one(directory: &Store, found: &PublishedCheckpoint) -> Result<Ve
             if entry.kind == FileKind::Segment {
                 let named = |error: lowtide_format::FormatError| error.in_object(entry.object.as_str());
                 let reader = SegmentReader::open(&bytes, source.options().limits).map_err(named)?;
-                reader.check_summary(&file.summary).map_err(named)?;
+                check_summary(&reader, file).map_err(named)?;
                 reader.verify(&bytes).map_err(named)?;
             }
             Ok(())
@@ -80,7 +84,12 @@ async fn verify_one(directory: &Store, found: &PublishedCheckpoint) -> Result<Ve
         return Ok(verification);
     }
     for part in &manifest.subtasks {
-        let assignment = Assignment { subtask: part.index, key_groups: manifest.key_groups, range: part.range };
+        let assignment = Assignment {
+            subtask: part.index,
+            key_groups: manifest.key_groups,
+            range: part.range,
+            base_mode: BaseMode::Confirmed,
+        };
         match HeapBackend::restore(&Default::default(), assignment, &source).await {
             Ok(backend) => {
                 let entries = backend.figures().entries;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use lowtide_format::{CheckpointKind, Generation, ObjectName};
 
-use crate::backend::CancelFlag;
-use crate::coordinator::Acknowledgement;
+use crate::coordinator::{Acknowledgement, Trigger};
 use crate::upload::Ledger;
+use lowtide_heap::CancelToken;
 
 /// How far an attempt has come.
 #[derive(Debug)]
@@ -29,26 +29,36 @@ pub(super) enum Phase<S> {
 pub(super) struct Attempt<S> {
     pub(super) generation: Generation,
     pub(super) kind: CheckpointKind,
+    /// Records that the backend had set aside before, for whatever snapshot.
+    pub(super) set_aside_before: u64,
     /// How long the synchronous phase took.
     pub(super) pause: Duration,
     /// How long the asynchronous phase took, once written.
     pub(super) write: Duration,
     pub(super) ledger: Ledger,
-    pub(super) cancel: CancelFlag,
+    pub(super) cancel: CancelToken,
     pub(super) phase: Phase<S>,
 }
 
 impl<S> Attempt<S> {
-    pub(super) fn frozen(snapshot: S, generation: Generation, kind: CheckpointKind, pause: Duration) -> Self {
+    pub(super) fn frozen(snapshot: S, trigger: &Trigger, pause: Duration, set_aside_before: u64) -> Self {
         Self {
-            generation,
-            kind,
+            generation: trigger.generation,
+            kind: trigger.kind,
+            set_aside_before,
             pause,
             write: Duration::ZERO,
             ledger: Ledger::default(),
-            cancel: CancelFlag::new(),
+            cancel: CancelToken::new(),
             phase: Phase::Frozen(snapshot),
         }
+    }
+
+    /// Stops the writer, lets go of the snapshot, and returns every object it began, acknowledged or not. For the time
+    /// after a take-over, when nothing that was acknowledged before can be published any more.
+    pub(super) fn end_with_all(self) -> Vec<ObjectName> {
+        self.cancel.cancel();
+        self.ledger.close()
     }
 
     /// Stops the writer, lets go of the snapshot, and returns the objects that are nobody's now.

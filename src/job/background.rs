@@ -12,7 +12,9 @@ use tracing::Instrument;
 use super::checkpoint::CheckpointReport;
 use super::steps::Step;
 use super::{CheckpointFigures, Job};
-use crate::backend::{Backend, CancelFlag};
+use lowtide_heap::CancelToken;
+
+use crate::backend::Backend;
 use crate::clock::Clock;
 use crate::coordinator::Acknowledgement;
 use crate::error::Result;
@@ -148,7 +150,14 @@ impl<B: Backend> Job<B> {
                 step.append(self.acknowledge(id, subtask).await);
             }
         }
-        CheckpointReport { id, figures: self.take_figures(id), step }
+        let figures = match self.take_figures(id).await {
+            Ok(figures) => figures,
+            Err(error) => {
+                step.append(Step::failed(error));
+                None
+            }
+        };
+        CheckpointReport { id, figures, step }
     }
 
     /// A request for one attempt; ledger and flag are filled in from the attempt.
@@ -159,7 +168,7 @@ impl<B: Backend> Job<B> {
             upload,
             ledger: Ledger::default(),
             uploads_max: self.options.uploads_max,
-            cancel: CancelFlag::new(),
+            cancel: CancelToken::new(),
         })
     }
 }

@@ -8,9 +8,19 @@ use lowtide_heap::HeapBackend;
 use crate::backend::Backend;
 use crate::clock::{Clock, SystemClock};
 use crate::coordinator::{BaseMode, Cleanup, UploadIdSource};
-use lowtide_registry::Retention;
 use crate::error::{Error, Result};
 use crate::restore::ReadOptions;
+use lowtide_registry::Retention;
+
+/// When objects that nothing needs any more are deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Deletions {
+    /// By a task of its own, started after a step that decided deletions.
+    #[default]
+    Background,
+    /// By [`Job::run_deletions`](super::Job::run_deletions) only.
+    ByHand,
+}
 
 /// Settings of a job; every field has a default.
 #[derive(Clone, Debug)]
@@ -35,6 +45,8 @@ pub struct JobOptions<B: Backend> {
     pub base_mode: BaseMode,
     /// Who deletes files that nothing lists any more. Default the coordinator.
     pub cleanup: Cleanup,
+    /// When decided deletions are carried out. Default in the background.
+    pub deletions: Deletions,
     /// Subtasks that are written at a time by [`Job::checkpoint`](super::Job::checkpoint), at least 1. Default 4.
     pub writers_max: usize,
     /// Files of one subtask on their way to the store at a time, at least 1. Default 4.
@@ -58,6 +70,7 @@ impl<B: Backend> Default for JobOptions<B> {
             tolerable_failures: 0,
             base_mode: BaseMode::Confirmed,
             cleanup: Cleanup::Coordinator,
+            deletions: Deletions::Background,
             writers_max: 4,
             uploads_max: 4,
             read: ReadOptions::default(),

@@ -9,7 +9,8 @@ use lowtide_format::{CheckpointId, CheckpointKind, Manifest};
 
 use super::Job;
 use crate::backend::Backend;
-use crate::coordinator::Acknowledgement;
+use crate::coordinator::WriteFigures;
+use crate::error::Result;
 
 /// The figures of one completed checkpoint, all subtasks together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +49,15 @@ pub struct CheckpointFigures {
     pub entries: u64,
 }
 
+/// What one acknowledged part says of itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PartFigures {
+    pub(super) pause: Duration,
+    pub(super) write: Duration,
+    pub(super) set_aside: u64,
+    pub(super) written: WriteFigures,
+}
+
 /// What the acknowledged parts of a pending checkpoint say that its manifest will not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Parts {
@@ -59,12 +69,13 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    pub(super) fn add(&mut self, part: &Acknowledgement, pause: Duration, write: Duration) {
+    pub(super) fn add(&mut self, part: PartFigures) {
+        let PartFigures { pause, write, set_aside, written } = part;
         self.pause = self.pause.max(pause);
         self.write = self.write.max(write);
-        self.rewritten += part.figures.rewritten;
-        self.rewritten_bytes += part.figures.rewritten_bytes;
-        self.set_aside += part.figures.set_aside;
+        self.rewritten += written.rewritten;
+        self.rewritten_bytes += written.rewritten_bytes;
+        self.set_aside += set_aside;
     }
 }
 
@@ -73,6 +84,7 @@ impl CheckpointFigures {
         let Parts { pause, write, rewritten, rewritten_bytes, set_aside } = parts;
         let id = manifest.checkpoint;
         let (own, earlier): (Vec<_>, Vec<_>) = manifest.files.iter().partition(|file| file.checkpoint == id);
+        let records = || own.iter().filter_map(|file| file.records);
         Self {
             id,
             kind: manifest.kind,
@@ -81,9 +93,9 @@ impl CheckpointFigures {
             write,
             new_bytes: own.iter().map(|file| file.entry.length).sum(),
             referenced_bytes: earlier.iter().map(|file| file.entry.length).sum(),
-            puts: own.iter().map(|file| file.puts()).sum(),
-            tombstones: own.iter().map(|file| file.tombstones()).sum(),
-            clears: own.iter().map(|file| file.clears()).sum(),
+            puts: records().map(|records| records.totals.puts).sum(),
+            tombstones: records().map(|records| records.totals.tombstones).sum(),
+            clears: records().map(|records| records.clears).sum(),
             rewritten,
             rewritten_bytes,
             set_aside,
@@ -96,9 +108,16 @@ impl CheckpointFigures {
 
 impl<B: Backend> Job<B> {
     /// The figures of a checkpoint that this job has completed, once; none if it is not complete.
-    pub(super) fn take_figures(&mut self, id: CheckpointId) -> Option<CheckpointFigures> {
-        let manifest = self.coordinator.manifest(id)?;
-        let figures = CheckpointFigures::of(&manifest, self.parts.remove(&id)?);
+    ///
+    /// # Errors
+    ///
+    /// As [`Job::manifest`].
+    pub async fn take_figures(&mut self, id: CheckpointId) -> Result<Option<CheckpointFigures>> {
+        let completed = self.coordinator.published().get(id).cloned();
+        let Some(completed) = completed else { return Ok(None) };
+        let Some(parts) = self.parts.remove(&id) else { return Ok(None) };
+        let figures = CheckpointFigures::of(&completed.manifest(&self.store).await?, parts);
+        self.rewritten.insert(id, figures.rewritten);
         tracing::info!(
             job = %self.name,
             checkpoint = %id,
@@ -114,6 +133,6 @@ impl<B: Backend> Job<B> {
             entries = figures.entries,
             "checkpoint complete"
         );
-        Some(figures)
+        Ok(Some(figures))
     }
 }

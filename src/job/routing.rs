@@ -8,6 +8,7 @@ use std::sync::Arc;
 use lowtide_format::{Key, KeyGroup, KeyGroupCount, KeyGroupRange, Lookup};
 
 use crate::backend::{Assignment, key_group_of};
+use crate::coordinator::BaseMode;
 use crate::error::{Error, Result};
 
 /// The subtasks of a job by key group. Cloning is cheap.
@@ -68,10 +69,19 @@ impl Routing {
     }
 
     /// What each subtask keeps, in ascending order.
-    pub fn assignments(&self) -> impl Iterator<Item = Assignment> + '_ {
-        (0..self.subtasks).filter_map(|subtask| {
-            let range = KeyGroupRange::of_subtask(subtask, self.subtasks, self.key_groups)?;
-            Some(Assignment { subtask, key_groups: self.key_groups, range })
+    pub fn ranges(&self) -> impl Iterator<Item = KeyGroupRange> + '_ {
+        (0..self.subtasks)
+            .filter_map(|subtask| KeyGroupRange::of_subtask(subtask, self.subtasks, self.key_groups))
+    }
+
+    /// What the backend of each subtask is opened with, in ascending order.
+    pub fn assignments(&self, base_mode: BaseMode) -> impl Iterator<Item = Assignment> + '_ {
+        let key_groups = self.key_groups;
+        (0..).zip(self.ranges()).map(move |(subtask, range)| Assignment {
+            subtask,
+            key_groups,
+            range,
+            base_mode,
         })
     }
 }
@@ -87,9 +97,9 @@ mod tests {
             for subtasks in 1..=u32::from(groups).min(16) {
                 let routing = Routing::even(subtasks, key_groups).unwrap();
                 let mut covered = 0;
-                for assignment in routing.assignments() {
-                    for group in assignment.range.iter() {
-                        assert_eq!(routing.subtask_of_group(group), assignment.subtask, "{groups} / {subtasks}");
+                for (subtask, range) in (0..).zip(routing.ranges()) {
+                    for group in range.iter() {
+                        assert_eq!(routing.subtask_of_group(group), subtask, "{groups} / {subtasks}");
                         covered += 1;
                     }
                 }

@@ -12,12 +12,14 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use futures::TryStreamExt;
-use lowtide_format::{CheckpointId, Store};
+use lowtide_format::{CheckpointId, ObjectName, Store};
 
 use super::routing::Routing;
 use super::{Job, JobBuilder, JobOptions, Notices, Subtask};
 use crate::backend::{Assignment, Backend};
-use crate::coordinator::{Claim, Coordinator, CoordinatorOptions, PublishedCheckpoint, Recovered, Start, read_published};
+use crate::coordinator::{
+    Claim, Coordinator, CoordinatorOptions, Published, PublishedCheckpoint, Recovered, Start, read_published,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::restore::{ProgressSink, RestoreSource};
 
@@ -63,10 +65,36 @@ impl RestoreFrom {
     }
 }
 
+/// The checkpoints that a restore may take, best first.
+fn wanted(published: &Published, from: &RestoreFrom) -> Result<Vec<PublishedCheckpoint>> {
+    let first = match from.checkpoint {
+        Some(id) => published.get(id).ok_or_else(|| {
+            Error::not_found(format!(
+                "{id} is not among the checkpoints and savepoints of {}",
+                from.directory
+            ))
+        })?,
+        None => published
+            .latest()
+            .ok_or_else(|| Error::not_found(format!("{} has no completed checkpoint", from.directory)))?,
+    };
+    let mut candidates = vec![first.clone()];
+    if from.on_damage == OnDamage::FallBack {
+        let older = published.checkpoints.iter().rev().filter(|checkpoint| checkpoint.id() < first.id());
+        candidates.extend(older.cloned());
+    }
+    Ok(candidates)
+}
+
 /// Backends that hold what a checkpoint held.
 struct Restored<B> {
     backends: Vec<B>,
     from: PublishedCheckpoint,
+}
+
+/// A job's directory, which is one name below the store's root, or several.
+fn sub_directory(store: &Store, directory: &str) -> Result<Store> {
+    Ok(store.sub(&ObjectName::new(directory)?))
 }
 
 impl<B: Backend> JobBuilder<B> {
@@ -91,10 +119,10 @@ impl<B: Backend> JobBuilder<B> {
     async fn create_as(self, store: &Store, start: Start) -> Result<Job<B>> {
         let routing = Routing::even(self.options.subtasks, self.options.key_group_count()?)?;
         let backends = routing
-            .assignments()
+            .assignments(self.options.base_mode)
             .map(|assignment| B::open(&self.options.backend, assignment))
             .collect::<Result<Vec<_>>>()?;
-        let store = store.sub(&self.directory)?;
+        let store = sub_directory(store, &self.directory)?;
         let (coordinator, _) = self.start_coordinator(&store, &routing, start).await?;
         Ok(self.assemble(store, routing, backends, coordinator))
     }
@@ -106,11 +134,15 @@ impl<B: Backend> JobBuilder<B> {
     /// `not-found` if there is none; `missing`, `corrupt` and `incompatible` naming the object; `store` if
     /// reading failed.
     pub async fn recover(self, store: &Store) -> Result<Job<B>> {
-        let store = store.sub(&self.directory)?;
+        let store = sub_directory(store, &self.directory)?;
         let routing = Routing::even(self.options.subtasks, self.options.key_group_count()?)?;
         let (coordinator, recovered) = self.start_coordinator(&store, &routing, Start::Recover).await?;
-        let Some(from) = recovered.latest() else {
-            return Err(Error::not_found(format!("job {} has no completed checkpoint to recover from", self.name)));
+        let own = recovered.published.checkpoints.iter().rev().find(|found| found.reference().owned);
+        let Some(from) = own.cloned() else {
+            return Err(Error::not_found(format!(
+                "job {} has no completed checkpoint to recover from",
+                self.name
+            )));
         };
         let backends = self.restore_backends(&store, &routing, &from, None).await?;
         let mut job = self.assemble(store, routing, backends, coordinator);
@@ -125,7 +157,7 @@ impl<B: Backend> JobBuilder<B> {
     /// As [`JobBuilder::create`] and [`JobBuilder::recover`]; a directory that cannot be read is an error, never
     /// an empty start.
     pub async fn open(self, store: &Store) -> Result<Job<B>> {
-        let directory = store.sub(&self.directory)?;
+        let directory = sub_directory(store, &self.directory)?;
         if read_published(&directory).await?.checkpoints.is_empty() {
             self.create(store).await
         } else {
@@ -143,12 +175,12 @@ impl<B: Backend> JobBuilder<B> {
     /// `not-found` if there is no such checkpoint; `missing`, `corrupt` and `incompatible` naming the object;
     /// `not-empty` if the own directory of a job that does not claim holds checkpoints; `store`.
     pub async fn restore(mut self, store: &Store, from: RestoreFrom) -> Result<Job<B>> {
-        let source = store.sub(&from.directory)?;
+        let source = sub_directory(store, &from.directory)?;
         let routing = Routing::even(self.options.subtasks, self.options.key_group_count()?)?;
         let restored = self.read_source(&source, &routing, &from).await?;
         let target = match from.claim {
             Claim::Claim => source,
-            Claim::NoClaim => store.sub(&self.directory)?,
+            Claim::NoClaim => sub_directory(store, &self.directory)?,
         };
         if from.claim == Claim::Claim {
             self.directory = from.directory;
@@ -162,7 +194,12 @@ impl<B: Backend> JobBuilder<B> {
     }
 
     /// Reads the wanted checkpoint, starting over if it was let go meanwhile, falling back if that was asked for.
-    async fn read_source(&self, source: &Store, routing: &Routing, from: &RestoreFrom) -> Result<Restored<B>> {
+    async fn read_source(
+        &self,
+        source: &Store,
+        routing: &Routing,
+        from: &RestoreFrom,
+    ) -> Result<Restored<B>> {
         let mut tried: Option<CheckpointId> = None;
         for _ in 0..STARTS_OVER_MAX {
             let published = read_published(source).await?;
@@ -204,7 +241,8 @@ impl<B: Backend> JobBuilder<B> {
                 Err(error) => return Err(error),
             }
         }
-        Err(first_failure.unwrap_or_else(|| Error::not_found(format!("{} has no checkpoint", from.directory))))
+        Err(first_failure
+            .unwrap_or_else(|| Error::not_found(format!("{} has no checkpoint", from.directory))))
     }
 
     async fn restore_backends(
@@ -214,7 +252,7 @@ impl<B: Backend> JobBuilder<B> {
         from: &PublishedCheckpoint,
         progress: Option<ProgressSink>,
     ) -> Result<Vec<B>> {
-        let manifest = from.manifest(store).await?;
+        let manifest = Arc::new(from.manifest(store).await?);
         if manifest.key_groups != routing.key_groups() {
             return Err(Error::incompatible(format!(
                 "{} has {} key groups, the job asks for {}; the number is fixed for the life of a job",
@@ -224,7 +262,7 @@ impl<B: Backend> JobBuilder<B> {
             )));
         }
         let source = RestoreSource::new(store.clone(), manifest, self.options.read.clone(), progress);
-        let assignments: Vec<Assignment> = routing.assignments().collect();
+        let assignments: Vec<Assignment> = routing.assignments(self.options.base_mode).collect();
         futures::stream::iter(assignments)
             .map(|assignment| B::restore(&self.options.backend, assignment, &source))
             .buffered(self.options.read.subtasks_max.max(1))
@@ -254,9 +292,29 @@ impl<B: Backend> JobBuilder<B> {
             uploads: self.uploads,
             notices: Notices::Delivered,
             held: None,
-            leftovers: Vec::new(),
+            last_triggered: None,
             parts: BTreeMap::new(),
+            rewritten: BTreeMap::new(),
             restored: None,
         }
+    }
+}
+
+pub(super) fn coordinator_options<B: Backend>(
+    name: &str,
+    options: &JobOptions<B>,
+    routing: &Routing,
+) -> CoordinatorOptions {
+    let ranges = routing.ranges().collect();
+    CoordinatorOptions {
+        retained: options.retained,
+        concurrent_max: options.concurrent_max,
+        interval_millis: options.interval_millis,
+        pause_min_millis: options.pause_min_millis,
+        timeout_millis: options.timeout_millis,
+        tolerable_failures: options.tolerable_failures,
+        base_mode: options.base_mode,
+        cleanup: options.cleanup,
+        ..CoordinatorOptions::new(name, B::KIND, routing.key_groups(), ranges)
     }
 }

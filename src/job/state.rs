@@ -80,7 +80,9 @@ impl<'j, K: Key, V: Value, N: Namespace, B: Backend> StateRef<'j, K, V, N, B> {
     /// # Errors
     ///
     /// As [`StateRef::get_in`].
-    pub fn iter(&self) -> Result<impl Iterator<Item = Result<EntryRef<'j, B, K, N, V>>> + use<'j, K, V, N, B>> {
+    pub fn iter(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<EntryRef<'j, B, K, N, V>>> + use<'j, K, V, N, B>> {
         self.iter_some(None)
     }
 
@@ -156,7 +158,8 @@ impl<K: Key, V: Value, N: Namespace, B: Backend> StateMut<'_, K, V, N, B> {
     ///
     /// As [`StateRef::get_in`].
     pub fn get_in<Q: Lookup<K> + ?Sized>(&self, namespace: &N, key: &Q) -> Result<Option<B::Ref<'_, V>>> {
-        StateRef { subtasks: self.subtasks, routing: self.routing, handle: self.handle }.get_in(namespace, key)
+        StateRef { subtasks: self.subtasks, routing: self.routing, handle: self.handle }
+            .get_in(namespace, key)
     }
 
     /// Sets the value of a key in a namespace; says whether the key was absent.
@@ -343,4 +346,3 @@ impl<K: Key, V: Value, N: Namespace, B: Backend> Entry<'_, K, V, N, B> {
         self.modified
     }
 }
-

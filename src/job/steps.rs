@@ -9,7 +9,8 @@ use lowtide_format::{CheckpointId, CheckpointKind, Generation};
 
 use super::attempt::{Attempt, Phase};
 use super::background::Writer;
-use super::{Job, Notices};
+use super::figures::PartFigures;
+use super::{Deletions, Job, Notices};
 use crate::backend::{Backend, FreezeRequest};
 use crate::coordinator::{Acknowledgement, Event, Trigger};
 use crate::error::{Error, Result};
@@ -81,6 +82,7 @@ impl<B: Backend> Job<B> {
             return Err(Error::invalid_argument("the coordinator stands still; release it first"));
         }
         let trigger = self.coordinator.trigger(kind, self.clock.now())?;
+        self.last_triggered = Some(trigger.id);
         match self.freeze_all(&trigger) {
             Ok(()) => Ok(trigger),
             Err(error) => {
@@ -96,11 +98,17 @@ impl<B: Backend> Job<B> {
         let span = tracing::debug_span!("freeze", job = %self.name, checkpoint = %trigger.id);
         let _entered = span.enter();
         for (subtask, base) in self.subtasks.iter_mut().zip(&trigger.bases) {
-            let request = FreezeRequest { id: trigger.id, base: *base, kind: trigger.kind };
+            let request = FreezeRequest {
+                generation: trigger.generation,
+                id: trigger.id,
+                base: *base,
+                kind: trigger.kind,
+            };
             let begun = self.clock.monotonic();
-            let snapshot = subtask.backend.freeze(request)?;
+            let snapshot = subtask.backend.freeze(&self.options.backend, request)?;
             let pause = self.clock.monotonic().saturating_sub(begun);
-            let attempt = Attempt::frozen(snapshot, trigger.generation, trigger.kind, pause);
+            let set_aside_before = subtask.backend.figures().records_set_aside;
+            let attempt = Attempt::frozen(snapshot, trigger, pause, set_aside_before);
             subtask.attempts.insert(trigger.id, attempt);
         }
         Ok(())
@@ -181,8 +189,10 @@ impl<B: Backend> Job<B> {
         match std::mem::replace(&mut attempt.phase, Phase::Acknowledged) {
             Phase::Written(uploaded) => {
                 let acknowledgement = *uploaded;
+                let set_aside = place.backend.figures().records_set_aside - attempt.set_aside_before;
                 let (pause, write, generation) = (attempt.pause, attempt.write, attempt.generation);
-                self.parts.entry(id).or_default().add(&acknowledgement, pause, write);
+                let part = PartFigures { pause, write, set_aside, written: acknowledgement.figures };
+                self.parts.entry(id).or_default().add(part);
                 let part = Box::new(acknowledgement);
                 self.tell(Message::Acknowledge { id, generation, subtask, part }).await
             }
@@ -255,19 +265,22 @@ impl<B: Backend> Job<B> {
             Message::Abort(id) => coordinator.abort(id, now).await,
             Message::Expire(id) => coordinator.expire_one(id, now).await,
         };
-        match answer {
-            Ok(events) => {
-                self.deliver(&events);
-                self.delete_leftovers().await;
-                Step::of(events)
-            }
-            Err(error) => Step::failed(error),
-        }
+        self.follow(answer)
+    }
+
+    /// What an answer of the coordinator means for the subtasks.
+    pub(super) fn follow(&mut self, answer: Result<Vec<Event>>) -> Step {
+        let events = match answer {
+            Ok(events) => events,
+            Err(error) => return Step::failed(error),
+        };
+        self.deliver(&events);
+        self.delete_in_background();
+        Step { events, failure: self.coordinator.take_failure() }
     }
 
     /// Tells subtasks what has become of checkpoints, unless notices are lost.
-    fn deliver(&mut self, events: &[Event]) {
-        let mode = self.options.base_mode;
+    pub(super) fn deliver(&mut self, events: &[Event]) {
         for event in events {
             if let Event::Aborted(id, _) = event {
                 self.parts.remove(id);
@@ -276,29 +289,12 @@ impl<B: Backend> Job<B> {
                 continue;
             }
             match event {
-                Event::Completed(id) => {
-                    let lowest = self.coordinator.lowest_retained().unwrap_or(*id);
-                    for subtask in &mut self.subtasks {
-                        subtask.backend.completed(*id, lowest);
-                        let overtaken = |attempt: &Attempt<_>| attempt.kind != CheckpointKind::Savepoint;
-                        let gone: Vec<_> = subtask
-                            .attempts
-                            .range(..=*id)
-                            .filter(|(other, attempt)| *other == id || overtaken(attempt))
-                            .map(|(other, _)| *other)
-                            .collect();
-                        for other in gone {
-                            if let Some(attempt) = subtask.attempts.remove(&other) {
-                                self.leftovers.extend(attempt.end());
-                            }
-                        }
-                    }
-                }
+                Event::Completed(id) => self.deliver_completed(*id),
                 Event::Aborted(id, _) => {
                     for subtask in &mut self.subtasks {
-                        subtask.backend.aborted(*id, mode);
+                        subtask.backend.aborted(*id);
                         if let Some(attempt) = subtask.attempts.remove(id) {
-                            self.leftovers.extend(attempt.end());
+                            self.coordinator.discard(attempt.end());
                         }
                     }
                 }
@@ -307,17 +303,33 @@ impl<B: Backend> Job<B> {
         }
     }
 
-    /// Deletes what ended attempts have left; what cannot be deleted now is tried again next time.
-    pub(super) async fn delete_leftovers(&mut self) {
-        if self.leftovers.is_empty() {
-            return;
-        }
-        let names = std::mem::take(&mut self.leftovers);
-        for (name, outcome) in self.store.delete(names).await {
-            if let Err(error) = outcome {
-                tracing::warn!(job = %self.name, object = %name, error = %error, "delete failed, will try again");
-                self.leftovers.push(name);
+    /// A completion also ends the older attempts of which no notice came; savepoints are overtaken by nothing.
+    fn deliver_completed(&mut self, id: CheckpointId) {
+        let lowest = self.coordinator.lowest_retained().unwrap_or(id);
+        for subtask in &mut self.subtasks {
+            let kind = subtask.attempts.get(&id).map(|attempt| attempt.kind);
+            subtask.backend.completed(id, lowest);
+            let older = subtask.attempts.range(..=id);
+            let overtaken = |attempt: &Attempt<_>| {
+                attempt.kind != CheckpointKind::Savepoint && kind != Some(CheckpointKind::Savepoint)
+            };
+            let ended: Vec<_> = older
+                .filter(|(other, attempt)| **other == id || overtaken(attempt))
+                .map(|(other, _)| *other)
+                .collect();
+            for other in ended {
+                if let Some(attempt) = subtask.attempts.remove(&other) {
+                    self.coordinator.discard(attempt.end());
+                }
             }
+        }
+    }
+
+    /// Starts working off decided deletions beside the job, if that is how it runs.
+    fn delete_in_background(&self) {
+        let deleter = self.coordinator.deleter();
+        if self.options.deletions == Deletions::Background && deleter.backlog() > 0 {
+            tokio::spawn(async move { deleter.run().await });
         }
     }
 }

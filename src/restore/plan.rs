@@ -68,3 +68,92 @@ impl RestorePlan {
         self.files.iter().map(|planned| planned.file.entry.length).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lowtide_format::{
+        CheckpointId, CheckpointKind, Element, FileEntry, FileKind, Generation, KeyGroup, KeyGroupCount,
+        KeyGrouping, ObjectName, SubtaskPart,
+    };
+
+    use super::*;
+
+    fn range(start: u16, end: u16) -> KeyGroupRange {
+        KeyGroupRange::new(KeyGroup(start), KeyGroup(end)).unwrap()
+    }
+
+    fn file(number: u64) -> ManifestFile {
+        let entry = FileEntry {
+            object: ObjectName::new(&format!("data/{number}.seg")).unwrap(),
+            offset: 0,
+            length: number,
+            checksum: 0,
+            kind: FileKind::Segment,
+        };
+        let checkpoint = CheckpointId::new(number).unwrap();
+        ManifestFile { entry, checkpoint, generation: Generation(1), owned: true, records: None }
+    }
+
+    fn element(file: u32, start: u16, end: u16) -> Element {
+        let key_groups = KeyGroupSet::from(range(start, end));
+        Element { file, key_groups, live_puts: 1, live_tombstones: 0, live_clears: 0 }
+    }
+
+    fn part(index: u32, range: KeyGroupRange, elements: Vec<Element>) -> SubtaskPart {
+        SubtaskPart { index, range, elements, local_files: Vec::new(), entries: 0 }
+    }
+
+    /// File 1 is listed by subtask 0 for one of its groups only, and by subtask 1 for all of its groups.
+    fn manifest() -> Manifest {
+        Manifest {
+            checkpoint: CheckpointId::new(9).unwrap(),
+            generation: Generation(1),
+            kind: CheckpointKind::Checkpoint,
+            base: None,
+            job: "j".to_owned(),
+            key_groups: KeyGroupCount::new(8).unwrap(),
+            key_grouping: KeyGrouping::Xxh3,
+            created_millis: 0,
+            unclaimed: false,
+            backend: "heap".to_owned(),
+            states: Vec::new(),
+            files: vec![file(1), file(5), file(9)],
+            subtasks: vec![
+                part(0, range(0, 3), vec![element(0, 1, 1), element(1, 0, 3)]),
+                part(1, range(4, 7), vec![element(0, 4, 7), element(2, 4, 7)]),
+            ],
+        }
+    }
+
+    fn planned(plan: &RestorePlan) -> Vec<(u64, Vec<u16>)> {
+        let files = plan.files.iter();
+        files.map(|p| (p.file.entry.length, p.key_groups.iter().map(|group| group.0).collect())).collect()
+    }
+
+    #[test]
+    fn files_come_newest_first_and_only_for_groups_that_are_listed_and_own() {
+        let plan = RestorePlan::new(&manifest(), range(2, 5)).unwrap();
+        assert_eq!(planned(&plan), [(9, vec![4, 5]), (5, vec![2, 3]), (1, vec![4, 5])]);
+        assert_eq!(plan.bytes(), 15);
+    }
+
+    #[test]
+    fn a_scale_in_unites_the_listings_and_widens_none() {
+        let plan = RestorePlan::new(&manifest(), range(0, 7)).unwrap();
+        assert_eq!(planned(&plan), [(9, vec![4, 5, 6, 7]), (5, vec![0, 1, 2, 3]), (1, vec![1, 4, 5, 6, 7])]);
+    }
+
+    #[test]
+    fn a_group_that_nothing_lists_needs_no_file() {
+        let mut manifest = manifest();
+        manifest.subtasks.pop();
+        assert!(RestorePlan::new(&manifest, range(6, 7)).unwrap().files.is_empty());
+    }
+
+    #[test]
+    fn an_element_of_an_unknown_file_is_an_error() {
+        let mut manifest = manifest();
+        manifest.files.truncate(1);
+        assert!(RestorePlan::new(&manifest, range(0, 7)).is_err());
+    }
+}

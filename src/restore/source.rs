@@ -9,6 +9,7 @@
 //!   part by the checksums of trailer, footer and block.
 //! - Q2. At most `files_max` files of a plan are in memory at a time for each subtask.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use lowtide_format::{
-    BlockEntry, CheckpointId, DecodeLimits, FileEntry, FileKind, FormatError, Manifest, ManifestFile, SegmentReader,
-    SegmentTail, Store,
+    BlockEntry, CheckpointId, DecodeLimits, FileEntry, FileKind, FormatError, Manifest, ManifestFile,
+    SegmentReader, SegmentTail, Store, StoreErrorKind,
 };
 
 use super::plan::{PlannedFile, RestorePlan};
@@ -58,8 +59,23 @@ pub struct RestoreProgress {
     pub entries: u64,
 }
 
-/// Told about progress, from any thread; must return quickly.
-pub type ProgressSink = Arc<dyn Fn(RestoreProgress) + Send + Sync>;
+/// Told about progress, from any thread. Clones share it.
+#[derive(Clone)]
+pub struct ProgressSink(Arc<dyn Fn(RestoreProgress) + Send + Sync>);
+
+impl ProgressSink {
+    /// Calls `report` after each file; it must return quickly.
+    #[must_use]
+    pub fn new(report: impl Fn(RestoreProgress) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(report))
+    }
+}
+
+impl fmt::Debug for ProgressSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProgressSink")
+    }
+}
 
 /// One checkpoint, to be read by the subtasks that restore it.
 pub struct RestoreSource {
@@ -158,7 +174,7 @@ impl RestoreSource {
     pub fn advance(&self, bytes: u64, entries: u64) {
         let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let entries = self.entries.fetch_add(entries, Ordering::Relaxed) + entries;
-        if let Some(report) = &self.progress {
+        if let Some(ProgressSink(report)) = &self.progress {
             report(RestoreProgress { bytes, bytes_total: self.bytes_total.load(Ordering::Relaxed), entries });
         }
     }
@@ -191,7 +207,7 @@ impl RestoreSource {
             return self.fetch_whole(planned).await;
         }
         let reader = self.fetch_footer(entry).await?;
-        reader.check_summary(&file.summary).map_err(named)?;
+        check_summary(&reader, file).map_err(named)?;
         let ranges = ranges_of(reader.footer().blocks_of(&planned.key_groups));
         let wanted: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         if wanted > entry.length / 4 * 3 {
@@ -209,7 +225,7 @@ impl RestoreSource {
         let bytes = self.fetch_file(&planned.file.entry).await?;
         let named = |error: FormatError| error.in_object(planned.file.entry.object.as_str());
         let reader = SegmentReader::open(&bytes, self.options.limits).map_err(named)?;
-        reader.check_summary(&planned.file.summary).map_err(named)?;
+        check_summary(&reader, &planned.file).map_err(named)?;
         Ok(FetchedSegment { planned, reader, parts: vec![FetchedPart { start: 0, bytes }] })
     }
 
@@ -232,7 +248,9 @@ impl RestoreSource {
                 .map_err(|error| error.in_object(entry.object.as_str()))?;
             match found {
                 SegmentTail::Complete(reader) => return Ok(reader),
-                SegmentTail::Incomplete { bytes } if bytes > wanted && bytes <= entry.length => wanted = bytes,
+                SegmentTail::Incomplete { bytes } if bytes > wanted && bytes <= entry.length => {
+                    wanted = bytes
+                }
                 SegmentTail::Incomplete { bytes } => {
                     let short = FormatError::Truncated { part: "segment", need: bytes, have: entry.length };
                     return Err(short.in_object(entry.object.as_str()).into());
@@ -249,7 +267,11 @@ impl RestoreSource {
         };
         let start = entry.offset.checked_add(range.start).ok_or_else(beyond)?;
         let end = entry.offset.checked_add(range.end).ok_or_else(beyond)?;
-        Ok(self.store.get_range(&entry.object, start..end).await?)
+        self.store.get_range(&entry.object, start..end).await.map_err(|error| match error.kind() {
+            // The manifest says that these bytes are there.
+            StoreErrorKind::Changed => Error::new(ErrorKind::Corrupt, error.to_string()).caused_by(error),
+            _ => error.into(),
+        })
     }
 
     /// The same error, saying which checkpoint needs the file.
@@ -265,13 +287,22 @@ impl RestoreSource {
     }
 }
 
+/// Checks that a segment is the one that the manifest counted.
+pub(crate) fn check_summary(reader: &SegmentReader, file: &ManifestFile) -> Result<(), FormatError> {
+    let uncounted =
+        FormatError::Invalid { part: "manifest", problem: "a segment is listed without its counts" };
+    reader.check_summary(&file.summary().ok_or(uncounted)?)
+}
+
 /// The byte ranges to read for some blocks, ascending; blocks that are close to each other share one.
 fn ranges_of<'a>(blocks: impl Iterator<Item = &'a BlockEntry>) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for block in blocks {
         let end = block.offset.saturating_add(block.stored_length);
         match ranges.last_mut() {
-            Some(last) if block.offset <= last.end.saturating_add(GAP_BYTES_MAX) => last.end = last.end.max(end),
+            Some(last) if block.offset <= last.end.saturating_add(GAP_BYTES_MAX) => {
+                last.end = last.end.max(end)
+            }
             _ => ranges.push(block.offset..end),
         }
     }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use lowtide::{
-    Backend, CheckpointId, CheckpointKind, ErrorKind, Event, Job, RestoreFrom, Retention, Store, ValueState,
+    Backend, CheckpointId, CheckpointKind, ErrorKind, Event, Job, ObjectClass, RestoreFrom, Retention, Store,
+    ValueState,
 };
 
 use crate::support::{TextJob, map_of, run};
@@ -86,7 +87,9 @@ fn an_entry_is_modified_if_it_is_there_and_filled_if_not() {
             entry.entry("a".to_owned()).and_modify(|count| *count += 1).or_insert(1).unwrap();
         }
         assert_eq!(job.state(&counts).get("a").unwrap(), Some(&3));
-        assert!(!job.state_mut(&counts).entry("b".to_owned()).and_modify(|count| *count += 1).done().unwrap());
+        assert!(
+            !job.state_mut(&counts).entry("b".to_owned()).and_modify(|count| *count += 1).done().unwrap()
+        );
         assert_eq!(job.state(&counts).get("b").unwrap(), None);
     });
 }
@@ -210,7 +213,7 @@ fn a_late_acknowledgement_changes_nothing_and_leaves_no_object() {
         let late = job.job.acknowledge(pending, 1).await.into_result().unwrap();
         assert!(matches!(late[..], [Event::Ignored(ignored)] if ignored == pending), "{late:?}");
         job.job.run_deletions().await.unwrap();
-        assert_eq!(job.job.store().list("data").await.unwrap().len(), 0, "its files are gone");
+        assert_eq!(job.job.store().list(ObjectClass::Data).await.unwrap().len(), 0, "its files are gone");
     });
 }
 
@@ -225,7 +228,7 @@ fn the_figures_tell_what_was_written_and_what_was_kept() {
         let first = job.job.checkpoint(CheckpointKind::Checkpoint).await.unwrap();
         assert_eq!((first.puts, first.entries, first.segments, first.referenced_bytes), (50, 50, 1, 0));
         let stored: u64 =
-            job.job.store().list("data").await.unwrap().iter().map(|object| object.length).sum();
+            job.job.store().list(ObjectClass::Data).await.unwrap().iter().map(|object| object.length).sum();
         assert_eq!(first.new_bytes, stored);
         job.put("k0", "w");
         job.remove("k1");
@@ -257,8 +260,8 @@ fn retention_keeps_what_it_says_and_savepoints_stay_until_they_are_deleted() {
         assert!(job.job.savepoints().is_empty());
         assert_eq!(job.job.delete_savepoint(id(5)).await.unwrap_err().kind(), ErrorKind::NotFound);
         job.job.run_deletions().await.unwrap();
-        let objects = job.job.store().list("data").await.unwrap();
-        let names: BTreeSet<_> = objects.iter().map(|object| object.name.to_string()).collect();
+        let objects = job.job.store().list(ObjectClass::Data).await.unwrap();
+        let names: BTreeSet<_> = objects.iter().map(|object| &object.path).collect();
         assert_eq!(names.len(), 2, "one segment for each retained checkpoint: {names:?}");
     });
 }
@@ -270,7 +273,8 @@ fn a_restore_that_does_not_claim_starts_with_a_full_checkpoint_and_leaves_the_so
         let mut source = TextJob::create("a", 1, &store).await;
         source.put("k", "1");
         source.job.checkpoint(CheckpointKind::Checkpoint).await.unwrap();
-        let restored = Job::builder("b").key_groups(8).restore(&store, RestoreFrom::latest("a")).await.unwrap();
+        let restored =
+            Job::builder("b").key_groups(8).restore(&store, RestoreFrom::latest("a")).await.unwrap();
         let mut restored = TextJob::of(restored);
         restored.put("l", "2");
         let first = restored.job.checkpoint(CheckpointKind::Checkpoint).await.unwrap();

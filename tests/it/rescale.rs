@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use lowtide::{
-    Backend, CheckpointKind, ErrorKind, Job, JobBuilder, RestoreFrom, Routing, Store, key_group_of,
+    Backend, CheckpointKind, ErrorKind, Job, JobBuilder, ProgressSink, RestoreFrom, Routing, Store,
+    key_group_of,
 };
 use lowtide_format::KeyGroupCount;
 
@@ -32,7 +33,7 @@ fn after_a_rescale_each_key_is_in_the_one_subtask_that_the_routing_names() {
         for subtask in 0..3 {
             let backend = three.job.subtask_mut(subtask).unwrap();
             let token = backend.value_state::<String, (), String>("s").unwrap();
-            let range = Backend::assignment(backend).range;
+            let range = backend.range();
             for entry in Backend::iter(backend, token, None).unwrap() {
                 let (key, _, _) = entry.unwrap();
                 let group = key_group_of::<String, str>(key.as_str(), KeyGroupCount::new(8).unwrap());
@@ -52,9 +53,10 @@ fn routing_restore_and_key_group_agree_for_every_number_of_subtasks() {
         for number in 0..200_u64 {
             let group = key_group_of::<u64, u64>(&number, key_groups);
             let owner = routing.subtask_of::<u64, u64>(&number);
-            let holders: Vec<_> = routing.assignments().filter(|a| a.range.contains(group)).collect();
+            let holders: Vec<(u32, _)> =
+                (0..).zip(routing.ranges()).filter(|(_, range)| range.contains(group)).collect();
             assert_eq!(holders.len(), 1, "{group} of {subtasks}");
-            assert_eq!(holders[0].subtask, owner);
+            assert_eq!(holders[0].0, owner);
         }
     }
 }
@@ -112,7 +114,8 @@ fn subtasks_that_had_come_to_different_versions_merge_without_losing_a_key() {
         let (mut left, mut right) = (Vec::new(), Vec::new());
         for number in 0..40 {
             let key = format!("k{number}");
-            let side = if job.job.routing().subtask_of::<String, str>(&key) == 0 { &mut left } else { &mut right };
+            let side =
+                if job.job.routing().subtask_of::<String, str>(&key) == 0 { &mut left } else { &mut right };
             side.push(key);
         }
         for key in left.iter().chain(&right) {
@@ -177,7 +180,7 @@ fn a_rescaled_restore_reports_its_progress_to_the_end() {
         let reports = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
         let seen = std::sync::Arc::clone(&reports);
         let mut from = RestoreFrom::latest("j");
-        from.progress = Some(std::sync::Arc::new(move |progress| seen.lock().unwrap().push(progress)));
+        from.progress = Some(ProgressSink::new(move |progress| seen.lock().unwrap().push(progress)));
         let restored = builder("k", 3).restore(&store, from).await.unwrap();
         assert_eq!(restored.entries(), 50);
         let reports = reports.lock().unwrap();

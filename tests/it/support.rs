@@ -43,7 +43,8 @@ impl TextJob {
             .iter()
             .unwrap()
             .map(|entry| {
-                let (key, (), value) = entry.map(|(key, _void, value)| (key.clone(), (), value.clone())).unwrap();
+                let (key, (), value) =
+                    entry.map(|(key, _void, value)| (key.clone(), (), value.clone())).unwrap();
                 (key, value)
             })
             .collect()

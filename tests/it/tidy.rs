@@ -88,7 +88,12 @@ fn without_tests(text: &str) -> &str {
 /// The lines of a `[section]` of a Cargo.toml.
 fn section<'a>(manifest: &'a str, name: &str) -> Vec<&'a str> {
     let header = format!("[{name}]");
-    manifest.lines().skip_while(|line| *line != header).skip(1).take_while(|line| !line.starts_with('[')).collect()
+    manifest
+        .lines()
+        .skip_while(|line| *line != header)
+        .skip(1)
+        .take_while(|line| !line.starts_with('['))
+        .collect()
 }
 
 #[test]
@@ -116,7 +121,8 @@ fn packages_are_named_only_where_they_belong() {
             }
             for line in without_tests(&text).lines().map(str::trim_start) {
                 let code = !line.starts_with("//");
-                let named = line.contains(&format!("{package}::")) || line.contains(&format!("use {package};"));
+                let named =
+                    line.contains(&format!("{package}::")) || line.contains(&format!("use {package};"));
                 assert!(!(code && named), "{path} names {package}: {line}");
             }
         }
@@ -130,7 +136,10 @@ fn no_file_is_longer_than_the_ceiling() {
             continue;
         }
         let lines = without_tests(&text).lines().count();
-        assert!(lines <= FILE_LINES_MAX, "{path} has {lines} lines, at most {FILE_LINES_MAX}: split it by topic");
+        assert!(
+            lines <= FILE_LINES_MAX,
+            "{path} has {lines} lines, at most {FILE_LINES_MAX}: split it by topic"
+        );
     }
 }
 

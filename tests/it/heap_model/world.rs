@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lowtide::{
-    CheckpointId, CheckpointKind, Claim, Event, Job, JobBuilder, OnDamage, RestoreFrom, Retention, Step, Store,
-    ValueState, read_published,
+    CheckpointId, CheckpointKind, Claim, Event, Job, JobBuilder, ObjectClass, ObjectName, OnDamage,
+    RestoreFrom, Retention, Step, Store, ValueState, read_published,
 };
 
 use super::model::{Image, ModelKey, Rng};
@@ -175,7 +175,8 @@ impl World {
         }
         self.job.run_deletions().await.unwrap();
         self.count_objects().await;
-        let kept: Vec<_> = self.kept.iter().map(|(id, (_, image))| (self.directory.clone(), *id, image.clone())).collect();
+        let kept: Vec<_> =
+            self.kept.iter().map(|(id, (_, image))| (self.directory.clone(), *id, image.clone())).collect();
         for (directory, id, image) in kept.into_iter().chain(std::mem::take(&mut self.foreign)) {
             let subtasks = 1 + rng.below(4) as u32;
             let from = RestoreFrom { checkpoint: Some(id), ..RestoreFrom::latest(&directory) };
@@ -216,7 +217,8 @@ impl World {
         let present = self.map.get_mut(&key).map(|value| *value = value.wrapping_add(added)).is_some();
         let handle = &self.handles[usize::from(state)];
         let mut access = self.job.state_mut(handle);
-        let changed = access.update_in(&namespace, &number, |value| *value = value.wrapping_add(added)).unwrap();
+        let changed =
+            access.update_in(&namespace, &number, |value| *value = value.wrapping_add(added)).unwrap();
         assert_eq!(changed, present);
         self.touched();
     }
@@ -278,7 +280,8 @@ impl World {
             2..=4 => CheckpointKind::Savepoint,
             _ => CheckpointKind::Checkpoint,
         };
-        let checkpoints = self.pending.iter().filter(|pending| pending.kind != CheckpointKind::Savepoint).count();
+        let checkpoints =
+            self.pending.iter().filter(|pending| pending.kind != CheckpointKind::Savepoint).count();
         if self.pending.len() >= PENDING_MAX {
             return;
         }
@@ -306,7 +309,8 @@ impl World {
 
     /// One step of one subtask of one pending checkpoint.
     async fn advance(&mut self, rng: &mut Rng) {
-        let Some(place) = (!self.pending.is_empty()).then(|| rng.below(self.pending.len() as u64) as usize) else {
+        let Some(place) = (!self.pending.is_empty()).then(|| rng.below(self.pending.len() as u64) as usize)
+        else {
             return;
         };
         let subtask = rng.below(u64::from(self.subtasks)) as u32;
@@ -488,7 +492,7 @@ impl World {
 
     /// An independent count: what the manifests list is there, and nothing else.
     async fn count_objects(&self) {
-        let directory = self.store.sub(&self.directory).unwrap();
+        let directory = self.store.sub(&ObjectName::new(&self.directory).unwrap());
         let published = read_published(&directory).await.unwrap();
         let mut listed = BTreeSet::new();
         for checkpoint in published.checkpoints.iter().chain(&published.savepoints) {
@@ -497,13 +501,8 @@ impl World {
         }
         let ids: Vec<_> = published.checkpoints.iter().chain(&published.savepoints).map(|c| c.id()).collect();
         assert_eq!(ids.iter().collect::<BTreeSet<_>>(), self.kept.keys().collect(), "kept checkpoints");
-        let stored: BTreeSet<_> = directory
-            .list("data")
-            .await
-            .unwrap()
-            .into_iter()
-            .map(|object| object.name.to_string())
-            .collect();
+        let stored: BTreeSet<_> =
+            directory.list(ObjectClass::Data).await.unwrap().into_iter().map(|object| object.path).collect();
         assert!(listed.is_subset(&stored), "missing: {:?}", listed.difference(&stored));
         // A lost process leaves what it had uploaded; that is for the sweeper.
         if !self.reached.contains(&Situation::Recovered) && !self.reached.contains(&Situation::Claimed) {

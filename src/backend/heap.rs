@@ -1,0 +1,277 @@
+//! The heap backend behind the common API.
+//!
+//! Owns: translating calls, requests and errors. Does not own: the map, its deltas and its restore
+//! (`lowtide-heap`).
+
+use std::future::Future;
+
+use lowtide_format::{
+    CheckpointId, CheckpointKind, FileEntry, FileKind, Generation, Key, Lookup, ManifestFile, Namespace,
+    SegmentOptions, Value,
+};
+use lowtide_heap::{Antimatter, FreezeKind, HeapBackend, HeapError, HeapErrorKind, HeapSnapshot};
+
+use super::{
+    Assignment, Backend, BackendFigures, EntryRef, FileSink, FreezeRequest, NewFile, Snapshot, WriteOptions,
+};
+use crate::coordinator::{AcknowledgedElement, Acknowledgement, BaseMode, WriteFigures};
+use crate::error::{Error, ErrorKind, Result};
+use crate::restore::RestoreSource;
+
+mod restore;
+
+/// Settings of the heap backend.
+#[derive(Clone, Debug)]
+pub struct HeapSettings {
+    /// How segments are compressed and cut into blocks.
+    pub segment: SegmentOptions,
+    /// A segment is closed once it has this many bytes. Default 64 MiB.
+    pub segment_bytes_max: u64,
+    /// When tombstones are written. Default where an older segment may hold the key.
+    pub antimatter: Antimatter,
+    /// Key groups encoded at a time, at least 1. Default 1.
+    pub parallelism: usize,
+}
+
+impl Default for HeapSettings {
+    fn default() -> Self {
+        let lowtide_heap::WriteOptions { segment, segment_bytes_max, antimatter, parallelism, .. } =
+            lowtide_heap::WriteOptions::default();
+        Self { segment, segment_bytes_max, antimatter, parallelism }
+    }
+}
+
+/// The frozen view of a heap backend, with how it is to be written.
+#[derive(Debug)]
+pub struct HeapFrozen {
+    snapshot: HeapSnapshot,
+    settings: HeapSettings,
+    generation: Generation,
+}
+
+impl Snapshot for HeapFrozen {
+    fn write(&mut self, options: &WriteOptions, sink: &mut FileSink<'_>) -> Result<()> {
+        let HeapSettings { segment, segment_bytes_max, antimatter, parallelism } = self.settings.clone();
+        let cancel = options.cancel.clone();
+        let options =
+            lowtide_heap::WriteOptions { segment, segment_bytes_max, antimatter, parallelism, cancel };
+        // The error of the sink comes back as itself, not as the heap's account of it.
+        let mut refused = None;
+        let written = self.snapshot.write(&options, &mut |segment| {
+            sink(NewFile { kind: FileKind::Segment, bytes: segment.bytes }).map_err(|error| {
+                refused = Some(error.clone());
+                error.into()
+            })
+        });
+        match (written, refused) {
+            (Ok(_), _) => Ok(()),
+            (Err(_), Some(error)) => Err(error),
+            (Err(error), None) => Err(error.into()),
+        }
+    }
+
+    fn finish(self, files: Vec<FileEntry>) -> Result<Acknowledgement> {
+        let part = self.snapshot.finish(files)?;
+        let new_file = |segment: &lowtide_heap::WrittenSegment| {
+            ManifestFile::of_segment(segment.file.object.clone(), &segment.summary, self.generation)
+        };
+        let mut elements = Vec::with_capacity(part.chain.elements().len());
+        for element in part.chain.elements() {
+            let file = element.facts.file.as_ref().map(FileEntry::id).ok_or_else(|| {
+                Error::invalid_argument(format!("a segment in the chain of {} has no file", part.id))
+            })?;
+            elements.push(AcknowledgedElement {
+                file,
+                key_groups: element.key_groups.clone(),
+                live_puts: element.live_puts,
+                live_tombstones: element.live_tombstones,
+                live_clears: element.live_clears,
+            });
+        }
+        Ok(Acknowledgement {
+            base: part.base,
+            files: part.segments.iter().map(new_file).collect(),
+            elements,
+            private: Vec::new(),
+            states: part.states,
+            entries: part.entries,
+            figures: WriteFigures {
+                rewritten: part.report.rewritten,
+                rewritten_bytes: part.report.rewritten_bytes,
+                set_aside: 0,
+            },
+        })
+    }
+}
+
+impl From<HeapError> for Error {
+    fn from(error: HeapError) -> Self {
+        let kind = match error.kind() {
+            HeapErrorKind::LimitReached => ErrorKind::LimitExceeded,
+            HeapErrorKind::Incompatible => ErrorKind::Incompatible,
+            HeapErrorKind::Corrupt => ErrorKind::Corrupt,
+            HeapErrorKind::Cancelled => ErrorKind::Cancelled,
+            _ => ErrorKind::InvalidArgument,
+        };
+        Self::new(kind, error.to_string()).caused_by(error)
+    }
+}
+
+fn heap_options(assignment: Assignment) -> lowtide_heap::HeapOptions {
+    lowtide_heap::HeapOptions {
+        key_groups: assignment.key_groups,
+        range: assignment.range,
+        base_mode: match assignment.base_mode {
+            BaseMode::Confirmed => lowtide_heap::BaseMode::Confirmed,
+            BaseMode::Acknowledged => lowtide_heap::BaseMode::Acknowledged,
+        },
+    }
+}
+
+/// The entries of a heap state, all or of one namespace.
+pub struct HeapEntries<'a, K, N, V> {
+    entries: Box<dyn Iterator<Item = lowtide_heap::EntryRef<'a, K, N, V>> + 'a>,
+    namespace: Option<N>,
+}
+
+impl<'a, K: Key, N: Namespace, V: Value> Iterator for HeapEntries<'a, K, N, V> {
+    type Item = Result<EntryRef<'a, HeapBackend, K, N, V>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let wanted = &self.namespace;
+        let found = self.entries.find(|entry| wanted.as_ref().is_none_or(|wanted| entry.namespace == wanted));
+        found.map(|entry| Ok((entry.key, entry.namespace, entry.value)))
+    }
+}
+
+impl Backend for HeapBackend {
+    const KIND: &'static str = "heap";
+
+    type Options = HeapSettings;
+    type Snapshot = HeapFrozen;
+    type State<K: Key, N: Namespace, V: Value> = lowtide_heap::ValueState<K, N, V>;
+    type Ref<'a, T: 'a> = &'a T;
+    type Iter<'a, K: Key, N: Namespace, V: Value> = HeapEntries<'a, K, N, V>;
+
+    fn open(_options: &HeapSettings, assignment: Assignment) -> Result<Self> {
+        Ok(Self::new(heap_options(assignment)))
+    }
+
+    fn restore(
+        _options: &HeapSettings,
+        assignment: Assignment,
+        source: &RestoreSource,
+    ) -> impl Future<Output = Result<Self>> + Send {
+        restore::restore(heap_options(assignment), source)
+    }
+
+    fn figures(&self) -> BackendFigures {
+        let figures = Self::figures(self);
+        BackendFigures {
+            entries: figures.entries,
+            live_snapshots: figures.live_snapshots as u64,
+            records_set_aside: figures.records_set_aside,
+        }
+    }
+
+    fn value_state<K: Key, N: Namespace, V: Value>(&mut self, name: &str) -> Result<Self::State<K, N, V>> {
+        Ok(Self::value_state(self, name)?)
+    }
+
+    fn get<'a, K: Key, N: Namespace, V: Value, Q: Lookup<K> + ?Sized>(
+        &'a self,
+        state: Self::State<K, N, V>,
+        namespace: &N,
+        key: &Q,
+    ) -> Result<Option<&'a V>> {
+        Ok(self.state(state)?.find_in(namespace, key))
+    }
+
+    fn put<K: Key, N: Namespace, V: Value>(
+        &mut self,
+        state: Self::State<K, N, V>,
+        namespace: N,
+        key: K,
+        value: V,
+    ) -> Result<bool> {
+        Ok(self.state_mut(state)?.put_in(namespace, key, value)?)
+    }
+
+    fn update<K: Key, N: Namespace, V: Value, Q: Lookup<K> + ?Sized>(
+        &mut self,
+        state: Self::State<K, N, V>,
+        namespace: &N,
+        key: &Q,
+        change: impl FnOnce(&mut V),
+    ) -> Result<bool> {
+        Ok(self.state_mut(state)?.update_in(namespace, key, change))
+    }
+
+    fn remove<K: Key, N: Namespace, V: Value, Q: Lookup<K> + ?Sized>(
+        &mut self,
+        state: Self::State<K, N, V>,
+        namespace: &N,
+        key: &Q,
+    ) -> Result<Option<V>> {
+        Ok(self.state_mut(state)?.remove_in(namespace, key))
+    }
+
+    fn retain<K: Key, N: Namespace, V: Value>(
+        &mut self,
+        state: Self::State<K, N, V>,
+        mut keep: impl FnMut(&K, &N, &V) -> bool,
+    ) -> Result<u64> {
+        Ok(self.state_mut(state)?.retain(|entry| keep(entry.key, entry.namespace, entry.value)))
+    }
+
+    fn clear<K: Key, N: Namespace, V: Value>(
+        &mut self,
+        state: Self::State<K, N, V>,
+        namespace: Option<&N>,
+    ) -> Result<()> {
+        let mut access = self.state_mut(state)?;
+        match namespace {
+            None => access.clear(),
+            Some(namespace) => access.clear_namespace(namespace),
+        }
+        Ok(())
+    }
+
+    fn iter<'a, K: Key, N: Namespace, V: Value>(
+        &'a self,
+        state: Self::State<K, N, V>,
+        namespace: Option<N>,
+    ) -> Result<HeapEntries<'a, K, N, V>> {
+        Ok(HeapEntries { entries: Box::new(self.state(state)?.into_entries()), namespace })
+    }
+
+    fn len<K: Key, N: Namespace, V: Value>(&self, state: Self::State<K, N, V>) -> Result<u64> {
+        Ok(self.state(state)?.len() as u64)
+    }
+
+    fn freeze(&mut self, options: &HeapSettings, request: FreezeRequest) -> Result<HeapFrozen> {
+        let FreezeRequest { generation, id, base, kind } = request;
+        let kind = match kind {
+            CheckpointKind::Checkpoint => FreezeKind::Checkpoint,
+            CheckpointKind::Full => FreezeKind::Full,
+            CheckpointKind::Savepoint => FreezeKind::Savepoint,
+        };
+        let asked = lowtide_heap::FreezeRequest { id, base, kind };
+        let snapshot = match Self::freeze(self, asked) {
+            Err(HeapError::BaseForgotten { base }) => {
+                tracing::warn!(checkpoint = %id, %base, "the base is not remembered, writing everything");
+                Self::freeze(self, lowtide_heap::FreezeRequest { base: None, ..asked })?
+            }
+            other => other?,
+        };
+        Ok(HeapFrozen { snapshot, settings: options.clone(), generation })
+    }
+
+    fn completed(&mut self, id: CheckpointId, _lowest_retained: CheckpointId) {
+        Self::completed(self, id);
+    }
+
+    fn aborted(&mut self, id: CheckpointId) {
+        Self::aborted(self, id);
+    }
+}

@@ -1,0 +1,148 @@
+//! Questions about completed checkpoints, answered from manifests.
+//!
+//! Owns: what is counted. Does not own: which checkpoints are kept (`coordinator`), what is in them
+//! (`lowtide-format`).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lowtide_format::{CheckpointId, FileKind, FormatError, KeyGroupSet, Manifest, RecordRef, SegmentReader};
+
+use super::Job;
+use crate::backend::Backend;
+use crate::coordinator::{PublishedCheckpoint, read_published};
+use crate::error::{Error, Result};
+use crate::restore::{ReadOptions, RestoreSource};
+
+/// What a completed checkpoint wrote and lists; prints nothing by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointStat {
+    /// The checkpoint.
+    pub id: CheckpointId,
+    /// The base of its deltas, the oldest if subtasks differ; none if everything was written.
+    pub base: Option<CheckpointId>,
+    /// Puts in the segments it wrote, rewritten ones among them.
+    pub puts: u64,
+    /// Tombstones in the segments it wrote.
+    pub tombstones: u64,
+    /// Clears in the segments it wrote, one per subtask and scope.
+    pub clears: u64,
+    /// Puts it wrote again although unchanged.
+    pub rewritten: u64,
+    /// Files its manifest lists, whoever wrote them.
+    pub files: u64,
+}
+
+/// The segments of one checkpoint in a chain, all subtasks together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainLink {
+    /// The checkpoint that wrote them.
+    pub checkpoint: CheckpointId,
+    /// Live puts, tombstones and clears in them, as the chain's manifest counts them.
+    pub live_records: u64,
+}
+
+impl<B: Backend> Job<B> {
+    /// Completed checkpoints that are kept, ids ascending.
+    #[must_use]
+    pub fn checkpoints(&self) -> Vec<CheckpointId> {
+        self.coordinator.published().checkpoints.iter().map(PublishedCheckpoint::id).collect()
+    }
+
+    /// Savepoints in the job's directory, ids ascending.
+    #[must_use]
+    pub fn savepoints(&self) -> Vec<CheckpointId> {
+        self.coordinator.published().savepoints.iter().map(PublishedCheckpoint::id).collect()
+    }
+
+    /// The manifest of a completed checkpoint or savepoint that is kept.
+    ///
+    /// # Errors
+    ///
+    /// `not-found` if it is not, or no longer; as [`PublishedCheckpoint::manifest`].
+    pub async fn manifest(&self, id: CheckpointId) -> Result<Manifest> {
+        let published = read_published(&self.store).await?;
+        let found = published
+            .get(id)
+            .ok_or_else(|| Error::not_found(format!("{id} is not a completed checkpoint that is kept")))?;
+        found.manifest(&self.store).await
+    }
+
+    /// What a completed checkpoint or savepoint wrote and lists.
+    ///
+    /// Reads its manifest, and those of its own segments whose records may have been rewritten.
+    ///
+    /// # Errors
+    ///
+    /// As [`Job::manifest`].
+    pub async fn stat(&self, id: CheckpointId) -> Result<CheckpointStat> {
+        let manifest = Arc::new(self.manifest(id).await?);
+        let rewritten = match self.rewritten.get(&id) {
+            Some(rewritten) => *rewritten,
+            None => self.count_rewritten(&manifest).await?,
+        };
+        let own = manifest.files.iter().filter(|file| file.checkpoint == id).filter_map(|file| file.records);
+        let mut stat = CheckpointStat {
+            id,
+            base: manifest.base,
+            puts: 0,
+            tombstones: 0,
+            clears: 0,
+            rewritten,
+            files: manifest.files.len() as u64,
+        };
+        for records in own {
+            stat.puts += records.totals.puts;
+            stat.tombstones += records.totals.tombstones;
+            stat.clears += records.clears;
+        }
+        Ok(stat)
+    }
+
+    /// Puts in the checkpoint's own segments whose version is not newer than the base.
+    ///
+    /// A full checkpoint and a savepoint write everything, changed or not, but rewrite nothing.
+    async fn count_rewritten(&self, manifest: &Arc<Manifest>) -> Result<u64> {
+        let Some(base) = manifest.base else { return Ok(0) };
+        let source =
+            RestoreSource::new(self.store.clone(), Arc::clone(manifest), ReadOptions::default(), None);
+        let groups = KeyGroupSet::from(manifest.key_groups.all());
+        let mut rewritten = 0;
+        for file in manifest.files.iter().filter(|file| file.checkpoint == manifest.checkpoint) {
+            let oldest = file.records.and_then(|records| records.totals.span).map(|span| span.oldest);
+            if file.entry.kind != FileKind::Segment || oldest.is_none_or(|oldest| oldest > base) {
+                continue;
+            }
+            let bytes = source.fetch_file(&file.entry).await?;
+            let reader = SegmentReader::open(&bytes, source.options().limits)?;
+            reader.visit(&bytes, &groups, |_, record| {
+                if let RecordRef::Put { version, .. } = record {
+                    rewritten += u64::from(version <= base);
+                }
+                Ok::<(), FormatError>(())
+            })?;
+        }
+        Ok(rewritten)
+    }
+
+    /// The checkpoints that wrote the segments a completed checkpoint lists, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Job::manifest`]; `invalid-argument` on a backend without segments.
+    pub async fn chain(&self, id: CheckpointId) -> Result<Vec<ChainLink>> {
+        let manifest = self.manifest(id).await?;
+        if manifest.files.iter().any(|file| file.entry.kind != FileKind::Segment) {
+            return Err(Error::invalid_argument(format!("{id} is of a backend without segments")));
+        }
+        let mut links: BTreeMap<CheckpointId, u64> = BTreeMap::new();
+        for element in manifest.subtasks.iter().flat_map(|part| &part.elements) {
+            if let Some(file) = manifest.file(element.file) {
+                *links.entry(file.checkpoint).or_default() +=
+                    element.live_puts + element.live_tombstones + element.live_clears;
+            }
+        }
+        let link = |(checkpoint, live_records)| ChainLink { checkpoint, live_records };
+        Ok(links.into_iter().map(link).collect())
+    }
+}
