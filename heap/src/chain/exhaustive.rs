@@ -174,14 +174,14 @@ impl Engine {
         let mut delta = Written { id, puts: BTreeMap::new(), tombstones: BTreeMap::new(), clear: false };
         delta.clear = has_matter && self.cleared.is_some_and(|cleared| cleared > base_id);
         let mut homes = [None; KEYS];
-        for key in 0..KEYS {
+        for (key, home) in homes.iter_mut().enumerate() {
             match (&self.entries[key], &self.removals[key]) {
                 (Some(entry), _) if entry.changed > base_id => {
                     delta.puts.insert(key, entry.value);
                     self.newest[key] = Some(id);
-                    homes[key] = Some(self.segments.len());
+                    *home = Some(self.segments.len());
                 }
-                (Some(_), _) => homes[key] = base.as_ref().and_then(|base| base.homes[key]),
+                (Some(_), _) => *home = base.as_ref().and_then(|base| base.homes[key]),
                 (None, Some(removal))
                     if has_matter && (mode == Mode::Always || removal.oldest <= base_id) =>
                 {

@@ -57,8 +57,8 @@ pub struct SegmentFacts {
     pub put_bytes: u64,
     /// Encoded bytes of the tombstones and clears, before compression.
     pub tombstone_bytes: u64,
-    /// The tombstones by what they may hide. A restore, which sees every key, may leave out those that a newer
-    /// clear covers: they are dead for good.
+    /// The tombstones by what they may hide, without those that are known to be dead for every later chain. (A
+    /// restore sees every key, and may leave out those that a newer clear covers.)
     pub tombstones: TombstoneTally,
     /// The clears.
     pub clears: Vec<ClearFact>,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use lowtide_format::{CheckpointId, KeyGroupSet};
 
-use super::facts::{ClearFact, SegmentFacts, SegmentNumber};
-use super::tally::TombstoneTally;
+use super::facts::{ClearFact, SegmentFacts, SegmentNumber, StateIndex};
+use super::tally::{TombstoneSpan, TombstoneTally};
 use super::{Chain, Element, IdInterval};
 
 /// Numbers of puts by segment.
@@ -63,21 +63,24 @@ pub struct NextChain<'a> {
 impl Chain {
     /// The chain of the next checkpoint: the elements of its base that still hold a live record, and the new ones.
     ///
+    /// Tombstones that are dead for every later chain are dropped from the facts once they are the larger part.
+    ///
     /// Cost: O(elements · clears + distinct tombstone spans · log elements).
     #[must_use]
     pub fn next(request: &NextChain<'_>) -> Self {
         let candidates = candidates(request);
+        let clears = candidates.iter().flat_map(|element| {
+            let id = element.id();
+            element.facts.clears.iter().map(move |clear| (id, clear))
+        });
+        let clears: Vec<_> = clears.collect();
         let mut listed: Vec<Element> = Vec::with_capacity(candidates.len());
-        for (index, candidate) in candidates.iter().enumerate() {
-            let (_, newer) = candidates.split_at(index + 1);
-            let older = older_than(&listed, candidate.id());
-            let mut element = candidate.clone();
-            let newer = || clears_newer_than(newer, candidate.id());
-            let mut matter = Vec::new();
-            element.live_tombstones = live_tombstones(candidate, older, newer, &mut matter);
-            element.live_clears = live_clears(candidate, older, newer, &mut matter);
-            element.matter = united(matter);
-            if element.live() > 0 || element.id() == request.id {
+        for candidate in &candidates {
+            let id = candidate.id();
+            let older = listed.split_at(listed.partition_point(|element| element.id() < id)).0;
+            let newer_clears = clears.split_at(clears.partition_point(|(of, _)| *of <= id)).1;
+            let element = Judged { candidate, older, newer_clears }.element();
+            if element.live() > 0 || id == request.id {
                 listed.push(element);
             }
         }
@@ -111,79 +114,84 @@ fn candidates(request: &NextChain<'_>) -> Vec<Element> {
     candidates
 }
 
-/// The listed elements with a smaller id.
-fn older_than(listed: &[Element], id: CheckpointId) -> &[Element] {
-    listed.split_at(listed.partition_point(|element| element.id() < id)).0
+/// A candidate with what decides about its tombstones and clears.
+struct Judged<'a> {
+    candidate: &'a Element,
+    /// The listed elements with a smaller id.
+    older: &'a [Element],
+    /// The clears of candidates with a larger id.
+    newer_clears: &'a [(CheckpointId, &'a ClearFact)],
 }
 
-/// The clears of candidates with a larger id.
-fn clears_newer_than(candidates: &[Element], id: CheckpointId) -> impl Iterator<Item = &ClearFact> + Clone {
-    let newer = candidates.split_at(candidates.partition_point(|element| element.id() <= id)).1;
-    newer.iter().flat_map(|element| &element.facts.clears)
-}
-
-/// The number of live clears; adds the ids of the elements that they void something in.
-fn live_clears<'a, I: Iterator<Item = &'a ClearFact>>(
-    element: &Element,
-    older: &[Element],
-    newer: impl Fn() -> I,
-    matter: &mut Vec<IdInterval>,
-) -> u64 {
-    let mut count = 0;
-    for clear in &element.facts.clears {
-        let voided = older.iter().filter(|older| {
-            older.facts.may_hold(clear.state) && !older.key_groups.intersect(&clear.key_groups).is_empty()
+impl Judged<'_> {
+    /// The candidate with its live tombstones and clears.
+    fn element(&self) -> Element {
+        let mut element = self.candidate.clone();
+        let mut matter = Vec::new();
+        element.live_clears = self.live_clears(&mut matter);
+        element.live_tombstones = 0;
+        let spans_live = self.live_spans(|_, _, span, count| {
+            element.live_tombstones += count;
+            matter.push((span.oldest, span.newest));
         });
-        let mut voided = voided.map(|older| (older.id(), older.id())).peekable();
-        let covers = newer().filter(|newer| newer.covers(clear.state, clear.namespace.as_deref()));
-        if voided.peek().is_some() && !covered(&clear.key_groups, covers) {
-            count += 1;
-            matter.extend(voided);
+        // Halving bounds both the copies, a few in the life of a segment, and what is kept in vain.
+        if spans_live * 2 <= element.facts.tombstones.spans() && !element.facts.tombstones.is_empty() {
+            let mut tombstones = TombstoneTally::new();
+            self.live_spans(|state, namespace, span, count| {
+                tombstones.add_many(state, namespace, span, count)
+            });
+            element.facts = Arc::new(SegmentFacts { tombstones, ..(*element.facts).clone() });
         }
+        element.matter = united(matter);
+        element
     }
-    count
-}
 
-/// Whether the clears together cover all the key groups.
-fn covered<'a>(key_groups: &KeyGroupSet, clears: impl Iterator<Item = &'a ClearFact>) -> bool {
-    let mut open = key_groups.clone();
-    for clear in clears {
-        if open.is_empty() {
-            break;
-        }
-        open = open.difference(&clear.key_groups);
-    }
-    open.is_empty()
-}
-
-/// The number of live tombstones; adds the ids of the elements that they hide something in.
-fn live_tombstones<'a, I: Iterator<Item = &'a ClearFact>>(
-    element: &Element,
-    older: &[Element],
-    newer: impl Fn() -> I,
-    matter: &mut Vec<IdInterval>,
-) -> u64 {
-    let tally: &TombstoneTally = &element.facts.tombstones;
-    if tally.is_empty() || older.is_empty() {
-        return 0;
-    }
-    let mut count = 0;
-    for (state, namespace, spans) in tally.scopes() {
-        let covers = newer().filter(|clear| clear.covers(state, Some(namespace)));
-        if covered(&element.key_groups, covers) {
-            continue;
-        }
-        for (span, tombstones) in spans {
-            let first = older.partition_point(|older| older.id() < span.oldest);
-            let end = older.partition_point(|older| older.id() <= span.newest);
-            let hidden = older.get(first..end).unwrap_or_default();
-            if let (Some(first), Some(last)) = (hidden.first(), hidden.last()) {
-                count += tombstones;
-                matter.push((first.id(), last.id()));
+    /// Counts the live clears; adds the ids of the elements that they void something in.
+    fn live_clears(&self, matter: &mut Vec<IdInterval>) -> u64 {
+        let mut count = 0;
+        for clear in &self.candidate.facts.clears {
+            let voided = self.older.iter().filter(|older| {
+                older.facts.may_hold(clear.state) && !older.key_groups.intersect(&clear.key_groups).is_empty()
+            });
+            let mut voided = voided.map(|older| (older.id(), older.id())).peekable();
+            let namespace = clear.namespace.as_deref();
+            if voided.peek().is_some() && !self.is_covered(&clear.key_groups, clear.state, namespace) {
+                count += 1;
+                matter.extend(voided);
             }
         }
+        count
     }
-    count
+
+    /// Hands out the tombstones that hide something in a listed older element, each span narrowed to the listed
+    /// elements in it: later chains have no others there. Returns how many spans were handed out.
+    fn live_spans(&self, mut take: impl FnMut(StateIndex, &Arc<[u8]>, TombstoneSpan, u64)) -> usize {
+        let mut spans_live = 0;
+        for (state, namespace, spans) in self.candidate.facts.tombstones.scopes() {
+            if self.older.is_empty() || self.is_covered(&self.candidate.key_groups, state, Some(namespace)) {
+                continue;
+            }
+            for (span, count) in spans {
+                let first = self.older.partition_point(|older| older.id() < span.oldest);
+                let end = self.older.partition_point(|older| older.id() <= span.newest);
+                let hidden = self.older.get(first..end).unwrap_or_default();
+                if let (Some(first), Some(last)) = (hidden.first(), hidden.last()) {
+                    spans_live += 1;
+                    take(state, namespace, TombstoneSpan { oldest: first.id(), newest: last.id() }, *count);
+                }
+            }
+        }
+        spans_live
+    }
+
+    /// Whether newer clears together cover the scope; a namespace of `None` is all of them.
+    fn is_covered(&self, key_groups: &KeyGroupSet, state: StateIndex, namespace: Option<&[u8]>) -> bool {
+        let mut open = key_groups.clone();
+        for (_, clear) in self.newer_clears.iter().filter(|(_, clear)| clear.covers(state, namespace)) {
+            open = open.difference(&clear.key_groups);
+        }
+        open.is_empty()
+    }
 }
 
 /// The same ids as disjoint intervals, ascending.

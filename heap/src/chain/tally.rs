@@ -64,6 +64,12 @@ impl TombstoneTally {
         self.count
     }
 
+    /// How many distinct spans are kept, those of different states or namespaces counted apart. O(namespaces).
+    #[must_use]
+    pub fn spans(&self) -> usize {
+        self.counts.values().map(SpanCounts::len).sum()
+    }
+
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -77,7 +83,7 @@ impl TombstoneTally {
     }
 
     /// The spans of each state and namespace, with their counts.
-    pub fn scopes(&self) -> impl Iterator<Item = (StateIndex, &[u8], &SpanCounts)> + '_ {
-        self.counts.iter().map(|((state, namespace), spans)| (*state, namespace.as_ref(), spans))
+    pub fn scopes(&self) -> impl Iterator<Item = (StateIndex, &Arc<[u8]>, &SpanCounts)> + '_ {
+        self.counts.iter().map(|((state, namespace), spans)| (*state, namespace, spans))
     }
 }

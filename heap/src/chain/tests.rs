@@ -204,3 +204,29 @@ fn a_clear_is_no_newer_than_the_tombstones_of_its_own_segment() {
     let two = next(Some(&one), &[(1, 1)], both);
     assert_eq!(listed(&two), [(1, 1, 0, 0), (2, 0, 1, 1)]);
 }
+
+#[test]
+fn tombstones_that_are_dead_for_good_take_no_room() {
+    let mut chain = next(None, &[], segment(1, 100));
+    for checkpoint in 2..=20 {
+        let live: Vec<_> = (1..checkpoint).map(|segment| (segment, 1)).collect();
+        chain = next(Some(&chain), &live, segment(checkpoint, 1));
+    }
+    let mut newest = segment(21, 1);
+    for matter in 1..=20 {
+        newest = with_tombstones(newest, matter, matter, 1);
+    }
+    let live: Vec<_> = (1..=20).map(|segment| (segment, 1)).collect();
+    chain = next(Some(&chain), &live, newest);
+    let tally = |chain: &Chain| {
+        let element = chain.elements().iter().find(|element| element.id() == id(21)).unwrap();
+        (element.live_tombstones, element.facts.tombstones.spans())
+    };
+    assert_eq!(tally(&chain), (20, 20));
+    chain = next(Some(&chain), &[(1, 1), (2, 1), (3, 1), (21, 1)], segment(22, 1));
+    assert_eq!(tally(&chain), (3, 3));
+    chain = next(Some(&chain), &[(1, 1), (2, 1), (21, 1)], segment(23, 1));
+    assert_eq!(tally(&chain), (2, 3), "not worth a copy yet");
+    chain = next(Some(&chain), &[(21, 1)], segment(24, 1));
+    assert_eq!(tally(&chain), (0, 0));
+}
