@@ -28,8 +28,12 @@ use crate::error::Result;
 use crate::restore::RestoreSource;
 
 mod heap;
+#[cfg(feature = "rocksdb")]
+mod rocks;
 
 pub use heap::{HeapEntries, HeapFrozen, HeapSettings};
+#[cfg(feature = "rocksdb")]
+pub use rocks::{Decoded, RocksBackend, RocksEntries, RocksSnapshot};
 
 /// The key group of a key: the one routing rule, used by jobs, restores and inspection alike.
 ///
@@ -203,6 +207,36 @@ pub trait Backend: Sized + Send + 'static {
         key: K,
         value: V,
     ) -> Result<bool>;
+
+    /// Sets the value of a key without asking whether it was there. On backends that would have to read for that,
+    /// this is the cheaper [`Backend::put`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Backend::get`].
+    fn set<K: Key, N: Namespace, V: Value>(
+        &mut self,
+        state: Self::State<K, N, V>,
+        namespace: N,
+        key: K,
+        value: V,
+    ) -> Result<()> {
+        self.put(state, namespace, key, value).map(drop)
+    }
+
+    /// Removes a key without asking for the value it had: as [`Backend::set`] is to [`Backend::put`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Backend::get`].
+    fn discard<K: Key, N: Namespace, V: Value, Q: Lookup<K> + ?Sized>(
+        &mut self,
+        state: Self::State<K, N, V>,
+        namespace: &N,
+        key: &Q,
+    ) -> Result<()> {
+        self.remove(state, namespace, key).map(drop)
+    }
 
     /// Changes the value of a key in place; false, and nothing happens, if the key is absent.
     ///

@@ -57,6 +57,8 @@ pub use backend::{
     Assignment, Backend, BackendFigures, EntryRef, FileSink, FreezeRequest, HeapEntries, HeapFrozen, HeapSettings,
     NewFile, Snapshot, WriteOptions, key_group_of,
 };
+#[cfg(feature = "rocksdb")]
+pub use backend::{Decoded, RocksBackend, RocksEntries, RocksSnapshot};
 pub use clock::{Clock, ManualClock, Millis, SystemClock, UploadIdSource};
 pub use coordinator::{
     AbortReason, AcknowledgedElement, Acknowledgement, BaseMode, Claim, Cleanup, Coordinator, CoordinatorOptions,
@@ -79,6 +81,9 @@ pub use lowtide_format::{
 #[doc(no_inline)]
 pub use lowtide_heap as heap;
 pub use lowtide_heap::{Antimatter, CancelToken, HeapBackend};
+#[cfg(feature = "rocksdb")]
+#[doc(no_inline)]
+pub use lowtide_lsm as lsm;
 pub use lowtide_registry::{Holder, Retention};
 pub use restore::{
     FetchedSegment, PlannedFile, ProgressSink, ReadOptions, RestorePlan, RestoreProgress, RestoreSource,

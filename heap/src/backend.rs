@@ -415,6 +415,15 @@ impl HeapBackend {
         self.turn.boundaries = self.lineage.boundaries();
     }
 
+    /// Forgets every checkpoint that could be a base, so that the next one writes everything.
+    ///
+    /// For entries that were restored from files which no checkpoint of the job lists: those of another backend,
+    /// translated on the way.
+    pub fn forget_bases(&mut self) {
+        self.lineage.forget();
+        self.turn.boundaries = self.lineage.boundaries();
+    }
+
     /// Figures of the moment. O(states · open snapshots · key groups).
     #[must_use]
     pub fn figures(&self) -> HeapFigures {

@@ -176,6 +176,11 @@ impl Lineage {
         Some(BaseFacts { id, epoch: node.epoch, written })
     }
 
+    /// No checkpoint may be a base any more.
+    pub(crate) fn forget(&mut self) {
+        self.nodes.clear();
+    }
+
     /// A trigger names `base`: what it settles is forgotten. In mode confirmed it says that the base is complete.
     pub(crate) fn trigger(&mut self, base: Option<CheckpointId>, ended: Epoch) {
         if let Some(base) = base {

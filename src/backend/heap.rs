@@ -162,7 +162,7 @@ impl Backend for HeapBackend {
         assignment: Assignment,
         source: &RestoreSource,
     ) -> impl Future<Output = Result<Self>> + Send {
-        restore::restore(heap_options(assignment), source)
+        restore::restore(assignment, source)
     }
 
     fn figures(&self) -> BackendFigures {

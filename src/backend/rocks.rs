@@ -127,6 +127,25 @@ impl Backend for RocksBackend {
         Ok(absent)
     }
 
+    fn set<K: Key, N: Namespace, V: Value>(
+        &mut self,
+        state: LsmState<K, N, V>,
+        namespace: N,
+        key: K,
+        value: V,
+    ) -> Result<()> {
+        Ok(self.lsm.put(state, &namespace, &key, &value)?)
+    }
+
+    fn discard<K: Key, N: Namespace, V: Value, Q: Lookup<K> + ?Sized>(
+        &mut self,
+        state: LsmState<K, N, V>,
+        namespace: &N,
+        key: &Q,
+    ) -> Result<()> {
+        Ok(self.lsm.remove(state, namespace, key)?)
+    }
+
     fn update<K: Key, N: Namespace, V: Value, Q: Lookup<K> + ?Sized>(
         &mut self,
         state: LsmState<K, N, V>,

@@ -6,14 +6,34 @@
 use lowtide_format::FormatError;
 use lowtide_heap::{HeapBackend, HeapOptions, HeapRestore, RestoredFile};
 
+use crate::backend::Assignment;
 use crate::error::{Error, Result};
 use crate::restore::{FetchedSegment, RestorePlan, RestoreSource};
 
 /// A segment up to this length is decoded where it is; a longer one on a thread of its own.
 const INLINE_BYTES_MAX: u64 = 256 << 10;
 
-/// Reads what `options` ask for from the checkpoint of `source`, newest segment first.
-pub(super) async fn restore(options: HeapOptions, source: &RestoreSource) -> Result<HeapBackend> {
+/// Reads what `assignment` asks for from the checkpoint of `source`, whichever backend wrote it.
+pub(super) async fn restore(assignment: Assignment, source: &RestoreSource) -> Result<HeapBackend> {
+    let options = super::heap_options(assignment);
+    #[cfg(feature = "rocksdb")]
+    if crate::backend::rocks::is_table_checkpoint(source.manifest()) {
+        let records = crate::backend::rocks::records_of_tables(assignment, source).await?;
+        let mut backend = restore_records(options, &records).await?;
+        // Its segments are in no checkpoint of the job.
+        backend.forget_bases();
+        return Ok(backend);
+    }
+    #[cfg(not(feature = "rocksdb"))]
+    if source.manifest().subtasks.iter().any(|part| !part.local_files.is_empty()) {
+        let message = format!("{} is in RocksDB's tables, which this build cannot read", source.id());
+        return Err(Error::incompatible(message));
+    }
+    restore_records(options, source).await
+}
+
+/// Reads what `options` ask for, newest segment first.
+async fn restore_records(options: HeapOptions, source: &RestoreSource) -> Result<HeapBackend> {
     let plan = RestorePlan::new(source.manifest(), options.range)?;
     source.announce(&plan);
     let mut restore = HeapRestore::new(options, source.id(), source.options().limits);

@@ -206,7 +206,7 @@ pub(crate) async fn records_of_tables(
     for (number, segment) in segments.into_iter().enumerate() {
         let number = u32::try_from(number).map_err(|_beyond| Error::invalid_argument("too many segments"))?;
         let kind = lowtide_format::FileKind::Segment;
-        let object = ObjectPath::Data { upload: UploadId::default(), number, kind }.name();
+        let object = ObjectPath::Data { upload: UploadId::from_parts(0, [0; 10]), number, kind }.name();
         store.put_data(&object, segment.bytes).await?;
         files.push(ManifestFile::of_segment(object, &segment.summary, manifest.generation));
         elements.push(Element {
