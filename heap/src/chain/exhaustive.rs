@@ -114,8 +114,7 @@ impl Engine {
     fn put(&mut self, key: usize) {
         let inherited = self.removals[key].as_ref().map(|removal| removal.oldest);
         let born = self.entries[key].as_ref().map(|entry| entry.born).or(inherited).unwrap_or(self.next);
-        let value = self.next * 10 + self.entries[key].as_ref().map_or(1, |entry| entry.value % 10 + 1);
-        self.entries[key] = Some(Entry { value, changed: self.next, born });
+        self.entries[key] = Some(Entry { value: self.next, changed: self.next, born });
     }
 
     fn remove(&mut self, key: usize) {
@@ -379,17 +378,21 @@ fn all_histories(mode: Mode) -> Totals {
     let mut totals = Totals::default();
     let mut level: HashMap<Engine, u64> = HashMap::from([(Engine { next: 1, ..Engine::default() }, 1)]);
     for _ in 0..CHECKPOINTS {
-        let mut next: HashMap<Engine, u64> = HashMap::new();
+        let mut frozen: HashMap<Engine, u64> = HashMap::new();
         for (engine, histories) in &level {
             for (clear, changes) in intervals() {
                 let mut changed = engine.clone();
                 changed.pass(clear, changes);
-                let (taken, _) = changed.trigger(mode, histories * OUTCOMES.len() as u64, &mut totals);
-                for outcome in OUTCOMES {
-                    let mut settled = changed.clone();
-                    settled.settle(taken.clone(), outcome);
-                    *next.entry(settled).or_default() += histories;
-                }
+                *frozen.entry(changed).or_default() += histories;
+            }
+        }
+        let mut next: HashMap<Engine, u64> = HashMap::new();
+        for (mut engine, histories) in frozen {
+            let (taken, _) = engine.trigger(mode, histories * OUTCOMES.len() as u64, &mut totals);
+            for outcome in OUTCOMES {
+                let mut settled = engine.clone();
+                settled.settle(taken.clone(), outcome);
+                *next.entry(settled).or_default() += histories;
             }
         }
         level = next;
@@ -410,22 +413,27 @@ pub(crate) fn representatives() -> Vec<Vec<Step>> {
         HashMap::from([(Engine { next: 1, ..Engine::default() }, Vec::new())]);
     for checkpoint in 1..=CHECKPOINTS {
         let outcomes = if checkpoint == CHECKPOINTS { &OUTCOMES[..1] } else { &OUTCOMES[..] };
-        let mut next: HashMap<Engine, Vec<Step>> = HashMap::new();
+        let mut frozen: HashMap<Engine, Vec<Step>> = HashMap::new();
         for (engine, history) in &level {
             for (clear, changes) in intervals() {
                 let mut changed = engine.clone();
                 changed.pass(clear, changes);
-                let (taken, chain) = changed.trigger(Mode::Elide, 0, &mut Totals::default());
-                let figures = |e: &Element| [e.id().get(), e.live_puts, e.live_tombstones, e.live_clears];
-                let listed: Vec<_> = chain.elements().iter().map(figures).collect();
-                for outcome in outcomes {
-                    let mut settled = changed.clone();
-                    settled.settle(taken.clone(), *outcome);
-                    next.entry(settled).or_insert_with(|| {
-                        let step = Step { clear, changes, outcome: *outcome, listed: listed.clone() };
-                        history.iter().cloned().chain([step]).collect()
-                    });
+                let step = Step { clear, changes, outcome: Outcome::Complete, listed: Vec::new() };
+                frozen.entry(changed).or_insert_with(|| history.iter().cloned().chain([step]).collect());
+            }
+        }
+        let mut next: HashMap<Engine, Vec<Step>> = HashMap::new();
+        for (mut engine, mut history) in frozen {
+            let (taken, chain) = engine.trigger(Mode::Elide, 0, &mut Totals::default());
+            let figures = |e: &Element| [e.id().get(), e.live_puts, e.live_tombstones, e.live_clears];
+            let listed: Vec<_> = chain.elements().iter().map(figures).collect();
+            for outcome in outcomes {
+                let mut settled = engine.clone();
+                settled.settle(taken.clone(), *outcome);
+                if let Some(last) = history.last_mut() {
+                    (last.outcome, last.listed) = (*outcome, listed.clone());
                 }
+                next.entry(settled).or_insert_with(|| history.clone());
             }
         }
         level = next;
