@@ -38,8 +38,11 @@ pub(super) trait Contender {
     /// Takes events over into its state. This, and nothing else, is what counts as updating.
     fn feed(&mut self, events: Vec<Event>) -> Result<()>;
 
-    /// The synchronous phase of a checkpoint, on all subtasks. Writing begins in the background.
+    /// The synchronous phase of a checkpoint, on all subtasks.
     fn freeze(&mut self) -> Result<()>;
+
+    /// Begins to write what was frozen, in the background.
+    fn begin_writing(&mut self) -> Result<()>;
 
     /// Waits until the frozen checkpoint is complete and what it made needless is deleted.
     fn complete(&mut self) -> Result<Completed>;

@@ -182,7 +182,8 @@ impl Trial<'_> {
         let stopwatch = Stopwatch::start();
         self.contender.freeze().map_err(|source| self.failure(source))?;
         self.pending = Some(Pending { pause: stopwatch.elapsed(), interval });
-        Ok(())
+        // Not part of the pause: to wake the thread that writes may cost this one its processor.
+        self.contender.begin_writing().map_err(|source| self.failure(source))
     }
 
     /// Waits for the checkpoint that is being written, if there is one, and notes what it cost. One at a

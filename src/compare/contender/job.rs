@@ -14,7 +14,7 @@ use crate::compare::model::{Cell, Content};
 use crate::compare::stopwatch::Stopwatch;
 use crate::compare::{BackendName, CompareOptions, Input};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Deletions, Job, JobBuilder, JobOptions, ValueState, WrittenParts};
+use crate::job::{BackgroundWrite, Deletions, Job, JobBuilder, JobOptions, ValueState, WrittenParts};
 use crate::{CheckpointKind, Retention, Store};
 
 /// Name of the job; its directory lies in the directory of the contender.
@@ -67,7 +67,7 @@ impl JobEntrant {
             })?;
         let mut job = runtime.block_on(start(self.builder(), place.meter.store()))?;
         let states = States::open(&mut job, self.is_flights)?;
-        Ok(Box::new(JobContender { runtime, job, states, name: self.name, taken: 0, writing: None }))
+        Ok(Box::new(JobContender { runtime, job, states, name: self.name, taken: 0, frozen: None, writing: None }))
     }
 }
 
@@ -115,6 +115,8 @@ struct JobContender<B: Backend> {
     name: BackendName,
     /// Checkpoints taken so far.
     taken: u64,
+    /// What was frozen and is not being written yet.
+    frozen: Option<BackgroundWrite<B>>,
     /// The checkpoint that is being written, and how long writing took.
     writing: Option<JoinHandle<(WrittenParts, Duration)>>,
 }
@@ -176,11 +178,18 @@ impl<B: Backend> Contender for JobContender<B> {
     }
 
     fn freeze(&mut self) -> Result<()> {
-        let writing = self.job.start_checkpoint(self.kind())?;
+        self.frozen = Some(self.job.start_checkpoint(self.kind())?);
         self.taken += 1;
+        Ok(())
+    }
+
+    fn begin_writing(&mut self) -> Result<()> {
+        let Some(frozen) = self.frozen.take() else {
+            return Err(Error::invalid_argument("no checkpoint is frozen"));
+        };
         self.writing = Some(self.runtime.spawn(async move {
             let stopwatch = Stopwatch::start();
-            let parts = writing.run().await;
+            let parts = frozen.run().await;
             (parts, stopwatch.elapsed())
         }));
         Ok(())

@@ -78,6 +78,10 @@ impl Contender for Map {
         Ok(())
     }
 
+    fn begin_writing(&mut self) -> crate::error::Result<()> {
+        Ok(())
+    }
+
     fn complete(&mut self) -> crate::error::Result<Completed> {
         Ok(Completed { checkpoint: self.checkpoint, segments: 1, ..Completed::default() })
     }
