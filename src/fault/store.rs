@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use lowtide_format::ObjectClass;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
@@ -28,6 +29,12 @@ impl FaultStore {
     #[must_use]
     pub fn new(inner: Arc<dyn ObjectStore>) -> Self {
         Self { inner, faults: Faults::new() }
+    }
+
+    /// Wraps `inner`; the plans and counts are those of `faults`, which other stores may share.
+    #[must_use]
+    pub fn with_faults(inner: Arc<dyn ObjectStore>, faults: Faults) -> Self {
+        Self { inner, faults }
     }
 
     /// The plans and counts of this store.
@@ -77,11 +84,10 @@ pub(super) fn failure(what: &'static str, object: &Path) -> Error {
 
 /// Which class of plans an object belongs to, by its name alone.
 fn class_of(object: &Path) -> FaultClass {
-    let parts: Vec<String> = object.parts().map(|part| part.as_ref().to_owned()).collect();
-    match parts.iter().rev().nth(1).map(String::as_str) {
-        Some("data") => FaultClass::Data,
-        Some("seq") => FaultClass::Publish,
-        _ => FaultClass::Any,
+    match ObjectClass::of_path(object.as_ref()) {
+        Some(ObjectClass::Data) => FaultClass::Data,
+        Some(ObjectClass::Sequence) => FaultClass::Publish,
+        Some(ObjectClass::Manifest) | None => FaultClass::Any,
     }
 }
 

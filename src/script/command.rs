@@ -80,7 +80,7 @@ pub(crate) enum Rewrite {
 
 /// Where a script keeps its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Medium {
+pub enum Medium {
     /// In memory.
     Memory,
     /// In a temporary directory.

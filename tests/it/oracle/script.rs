@@ -12,6 +12,8 @@ pub struct Interpreter {
     /// The job that owns each directory; directories are named by the job that began them.
     owners: BTreeMap<String, String>,
     current: String,
+    /// Some job was left behind with checkpoints pending: what they uploaded is still there.
+    untidy: bool,
 }
 
 fn option<'a>(words: &mut Vec<&'a str>, name: &str) -> Option<&'a str> {
@@ -69,7 +71,8 @@ impl Interpreter {
             "objects" => {
                 let owned = self.owners.values().map(|owner| self.jobs[owner].referenced());
                 let referenced: usize = owned.sum();
-                vec![format!("referenced={referenced} orphaned=0 missing=0 meta=*")]
+                let orphaned = if self.untidy { "*" } else { "0" };
+                vec![format!("referenced={referenced} orphaned={orphaned} missing=0 meta=*")]
             }
             other => panic!("the model does not know {other}"),
         }
@@ -92,12 +95,14 @@ impl Interpreter {
             None => (from, None),
         };
         let mut model = self.jobs[source].clone();
+        let pending = !model.pending_ids().is_empty();
         let newest = model.directory.retained.keys().next_back().copied();
         let Some(wanted) = wanted.or(newest) else {
             return vec!["error not-found: *".to_owned()];
         };
         let subtasks = subtasks.unwrap_or(model.options.subtasks);
         let entries = model.restore(wanted, claim, subtasks);
+        self.untidy |= pending;
         if claim {
             let directory = self.owners.values_mut().find(|owner| *owner == source);
             name.clone_into(directory.unwrap());
@@ -204,14 +209,14 @@ impl Interpreter {
 }
 
 fn options(words: &mut Vec<&str>) -> Options {
-    let number = |words: &mut Vec<&str>, name, default: u16| {
+    let number = |words: &mut Vec<&str>, name, default: usize| -> usize {
         option(words, name).map_or(default, |text| text.parse().unwrap())
     };
     Options {
-        subtasks: usize::from(number(words, "subtasks", 1)),
-        key_groups: number(words, "key-groups", 8),
-        retain: usize::from(number(words, "retain", 1)),
-        concurrent: usize::from(number(words, "concurrent", 8)),
+        subtasks: number(words, "subtasks", 1),
+        key_groups: u16::try_from(number(words, "key-groups", 8)).unwrap(),
+        retain: number(words, "retain", 1),
+        concurrent: number(words, "concurrent", 8),
         always: option(words, "antimatter") == Some("always"),
         acknowledged: option(words, "base") == Some("acknowledged"),
         max_age: option(words, "rewrite")

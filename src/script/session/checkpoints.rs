@@ -1,0 +1,238 @@
+//! Checkpoint commands: steps of the current job's checkpoints.
+
+use lowtide_format::{CheckpointId, CheckpointKind};
+
+use super::{Session, Slot};
+use crate::coordinator::Event;
+use crate::error::{Error, Result};
+use crate::job::Step;
+use crate::script::command::{Command, Kind};
+
+impl From<Kind> for CheckpointKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Checkpoint => Self::Checkpoint,
+            Kind::Full => Self::Full,
+            Kind::Savepoint => Self::Savepoint,
+        }
+    }
+}
+
+fn base_text(base: Option<CheckpointId>) -> String {
+    base.map_or("none".to_owned(), |base| base.to_string())
+}
+
+/// A step that subtasks take one by one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Write,
+    Acknowledge,
+}
+
+impl Command {
+    /// Whether the coordinator has to act, so that the command waits while it stands still.
+    pub(super) fn is_for_coordinator(&self) -> bool {
+        matches!(
+            self,
+            Self::Checkpoint(_)
+                | Self::Trigger(_)
+                | Self::Acknowledge { .. }
+                | Self::Decline { .. }
+                | Self::Abort(_)
+                | Self::Expire(_)
+                | Self::SavepointDelete(_)
+                | Self::Sweep { .. }
+        )
+    }
+}
+
+impl Session {
+    pub(super) async fn on_checkpoint(&mut self, command: Command) -> Result<()> {
+        match command {
+            Command::Checkpoint(kind) => self.checkpoint(kind).await?,
+            Command::Trigger(kind) => {
+                let trigger = self.running()?.trigger(kind.into())?;
+                self.print(format!("{} triggered base={}", trigger.id, base_text(trigger.base())));
+            }
+            Command::Write { id, subtask } => {
+                self.all_take(id, subtask, Phase::Write).await?;
+            }
+            Command::Acknowledge { id, subtask } => {
+                self.all_take(id, subtask, Phase::Acknowledge).await?;
+            }
+            Command::Decline { id, subtask } => {
+                let (depot, slot) = self.parts()?;
+                let job = slot.job()?;
+                let step = Self::unless_stalled(depot, job.decline(id, subtask)).await;
+                self.conclude(step);
+            }
+            Command::Abort(id) => {
+                let (depot, slot) = self.parts()?;
+                let job = slot.job()?;
+                let step = Self::unless_stalled(depot, job.abort(id)).await;
+                self.conclude(step);
+            }
+            Command::Expire(id) => {
+                let (depot, slot) = self.parts()?;
+                let job = slot.job()?;
+                let step = Self::unless_stalled(depot, job.expire(id)).await;
+                self.conclude(step);
+            }
+            Command::Stat(id) => {
+                self.stat(id).await?;
+            }
+            Command::Chain(id) => {
+                let (depot, slot) = self.parts()?;
+                let Some(links) = Self::unless_stalled(depot, slot.job()?.chain(id)).await else {
+                    return Ok(());
+                };
+                let links: Vec<String> = links?
+                    .iter()
+                    .map(|link| format!("{}:{}", link.checkpoint, link.live_records))
+                    .collect();
+                self.print(if links.is_empty() { "(empty)".to_owned() } else { links.join(" ") });
+            }
+            Command::Savepoints => self.savepoints().await?,
+            Command::SavepointDelete(id) => {
+                let (depot, slot) = self.parts()?;
+                let job = slot.job()?;
+                Self::unless_stalled(depot, job.savepoint_delete(id)).await.transpose()?;
+            }
+            Command::Mute => self.running()?.mute(),
+            Command::Unmute => self.running()?.unmute(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn checkpoint(&mut self, kind: Kind) -> Result<()> {
+        let id = self.running()?.trigger(kind.into())?.id;
+        for phase in [Phase::Write, Phase::Acknowledge] {
+            if !self.all_take(id, None, phase).await? {
+                break;
+            }
+        }
+        if self.printed.iter().any(|line| *line == Event::Completed(id).to_string()) {
+            self.stat(id).await?;
+        }
+        Ok(())
+    }
+
+    /// Prints what a completed checkpoint wrote and lists.
+    async fn stat(&mut self, id: CheckpointId) -> Result<()> {
+        let (depot, slot) = self.parts()?;
+        let job = slot.job()?;
+        let Some(stat) = Self::unless_stalled(depot, job.stat(id)).await else { return Ok(()) };
+        let stat = stat?;
+        let base = base_text(stat.base);
+        let line = if job.writes_segments() {
+            format!(
+                "{id} base={base} puts={} tombstones={} clears={} rewritten={} segments={}",
+                stat.puts, stat.tombstones, stat.clears, stat.rewritten, stat.files
+            )
+        } else {
+            format!("{id} base={base} files={}", stat.files)
+        };
+        self.print(line);
+        Ok(())
+    }
+
+    /// One subtask, or all that have not taken it yet, take a step. Whether all went well.
+    async fn all_take(
+        &mut self,
+        id: CheckpointId,
+        subtask: Option<u32>,
+        phase: Phase,
+    ) -> Result<bool> {
+        let (_, slot) = self.current()?;
+        let count = slot.job()?.subtasks();
+        let subtasks = match subtask {
+            Some(subtask) => vec![subtask],
+            None => slot.left_to_take(id, phase, count),
+        };
+        for subtask in subtasks {
+            let (depot, slot) = self.parts()?;
+            let job = slot.job()?;
+            let step = match phase {
+                Phase::Write => Self::unless_stalled(depot, job.write(id, subtask)).await,
+                Phase::Acknowledge => {
+                    Self::unless_stalled(depot, job.acknowledge(id, subtask)).await
+                }
+            };
+            let Some(step) = step else {
+                return Ok(false);
+            };
+            let failed = step.failure.is_some();
+            let ignored = step.events.contains(&Event::Ignored(id));
+            let ended = step.events.iter().any(|event| !matches!(event, Event::Subsumed(_)));
+            if !failed && !ignored {
+                slot.note(id, phase, subtask);
+            }
+            self.conclude(Some(step));
+            if failed || (ended && phase == Phase::Write) {
+                return Ok(false);
+            }
+            if ended {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Prints what a step met, unless it hangs, and forgets about checkpoints that have ended.
+    fn conclude(&mut self, step: Option<Step>) {
+        let Some(step) = step else { return };
+        if let Ok((_, slot)) = self.current() {
+            for event in &step.events {
+                if let Event::Completed(id) | Event::Aborted(id, _) = event {
+                    slot.steps.remove(id);
+                }
+            }
+        }
+        self.print_step(step);
+    }
+
+    /// The savepoints of the current job's directory, whether it runs or not.
+    async fn savepoints(&mut self) -> Result<()> {
+        let (depot, slot) = self.parts()?;
+        let directory = depot.directory(&slot.directory)?;
+        let ids = match Self::unless_stalled(depot, crate::coordinator::read_published(&directory)).await {
+            Some(published) => published?.savepoints.iter().map(|found| found.id()).collect(),
+            None => Vec::new(),
+        };
+        ids.iter().for_each(|id: &CheckpointId| self.print(id));
+        Ok(())
+    }
+}
+
+impl Slot {
+    pub(super) fn job(&mut self) -> Result<&mut Box<dyn super::Driven>> {
+        let directory = &self.directory;
+        self.live
+            .as_mut()
+            .ok_or_else(|| Error::not_found(format!("the job in {directory} is not running")))
+    }
+
+    /// The subtasks that have not taken the step; the first one if all have, to be told so.
+    fn left_to_take(&self, id: CheckpointId, phase: Phase, count: u32) -> Vec<u32> {
+        let left: Vec<u32> = match self.steps.get(&id) {
+            None => (0..count).collect(),
+            Some(taken) => {
+                let done = match phase {
+                    Phase::Write => &taken.written,
+                    Phase::Acknowledge => &taken.acknowledged,
+                };
+                (0..count).filter(|subtask| !done.contains(subtask)).collect()
+            }
+        };
+        if left.is_empty() { vec![0] } else { left }
+    }
+
+    fn note(&mut self, id: CheckpointId, phase: Phase, subtask: u32) {
+        let taken = self.steps.entry(id).or_default();
+        match phase {
+            Phase::Write => taken.written.insert(subtask),
+            Phase::Acknowledge => taken.acknowledged.insert(subtask),
+        };
+    }
+}

@@ -1,0 +1,224 @@
+//! Commands about jobs as wholes: starting, restoring, losing, pausing them.
+
+use std::num::NonZeroU32;
+
+use lowtide_heap::{Antimatter, HeapBackend};
+use lowtide_registry::Retention;
+
+use super::{Session, Slot};
+use crate::backend::HeapSettings;
+use crate::clock::UploadIdSource;
+use crate::coordinator::{BaseMode, Claim, Cleanup};
+use crate::error::{Error, Result};
+use crate::job::{Deletions, Failover, JobBuilder, JobOptions, OnDamage, RestoreFrom};
+use crate::script::ScriptError;
+use crate::script::command::{self, Command, JobWords};
+use crate::script::driven::{self, Driven, Origin};
+
+impl Session {
+    /// `job` and `restore`.
+    pub(super) async fn start(&mut self, command: Command) -> Result<Result<()>, ScriptError> {
+        let medium = match &command {
+            Command::Job { words, .. } | Command::Restore { words, .. } => words.medium,
+            _ => None,
+        };
+        if let Err(error) = self.depot.open(medium)? {
+            return Ok(Err(error));
+        }
+        Ok(match command {
+            Command::Job { name, words } => self.create(name, words).await,
+            Command::Restore { name, from, words } => self.restore(name, from, words).await,
+            _ => Ok(()),
+        })
+    }
+
+    async fn create(&mut self, name: String, words: JobWords) -> Result<()> {
+        let directory = words.dir.clone().unwrap_or_else(|| name.clone());
+        let origin = Origin::Fresh { force: words.force };
+        self.launch(name, directory, words, origin).await?;
+        Ok(())
+    }
+
+    async fn restore(
+        &mut self,
+        name: String,
+        from: command::RestoreWords,
+        words: JobWords,
+    ) -> Result<()> {
+        let source = self.slot(&from.from)?;
+        let (source_directory, words) = (source.directory.clone(), words.or(&source.words));
+        let directory = match (from.claim, &words.dir) {
+            (true, _) => source_directory.clone(),
+            (false, Some(directory)) => directory.clone(),
+            (false, None) => name.clone(),
+        };
+        let origin = Origin::Restore(RestoreFrom {
+            checkpoint: from.id,
+            claim: if from.claim { Claim::Claim } else { Claim::NoClaim },
+            on_damage: if from.fallback { OnDamage::FallBack } else { OnDamage::Refuse },
+            ..RestoreFrom::latest(&source_directory)
+        });
+        let Some(job) = self.launch(name, directory, words, origin).await? else { return Ok(()) };
+        if let (Some(id), entries) = (job.restored(), job.entries()) {
+            self.print(format!("restored {id} entries={entries}"));
+        }
+        Ok(())
+    }
+
+    /// Starts a job and makes it current; none if a call to the store hangs.
+    async fn launch(
+        &mut self,
+        name: String,
+        directory: String,
+        words: JobWords,
+        origin: Origin,
+    ) -> Result<Option<&dyn Driven>> {
+        self.started = self.started.wrapping_add(1);
+        let backend = words.backend.clone().unwrap_or_else(|| self.backend.clone());
+        let store = self.depot.store()?.clone();
+        let launched = async {
+            match backend.as_str() {
+                "heap" => {
+                    let options = heap_options(&words)?;
+                    let builder = self.builder(&name, &directory, options);
+                    driven::start(builder, &store, origin).await
+                }
+                other => Err(Error::invalid_argument(format!(
+                    "backend `{other}` is not in this build, which has {}",
+                    driven::BACKENDS.join(", ")
+                ))),
+            }
+        };
+        let Some(job) = Self::unless_stalled(&self.depot, launched).await else { return Ok(None) };
+        let live = Some(job?);
+        let slot = Slot { words, directory, live, waiting: None, steps: Default::default() };
+        self.jobs.insert(name.clone(), slot);
+        let slot = self.jobs.get(&name);
+        self.current = Some(name);
+        Ok(slot.and_then(|slot| slot.live.as_deref()))
+    }
+
+    fn builder<B: crate::backend::Backend>(
+        &self,
+        name: &str,
+        directory: &str,
+        options: JobOptions<B>,
+    ) -> JobBuilder<B> {
+        JobBuilder::new(name)
+            .directory(directory)
+            .options(options)
+            .clock(self.clock())
+            .upload_ids(UploadIdSource::counted(self.started))
+    }
+
+    pub(super) async fn on_job(&mut self, command: Command) -> Result<()> {
+        match command {
+            Command::Use(name) => {
+                self.slot(&name)?;
+                self.current = Some(name);
+            }
+            Command::Crash => {
+                self.running()?;
+                let (_, slot) = self.current()?;
+                (slot.live, slot.waiting) = (None, None);
+                slot.steps.clear();
+            }
+            Command::Stop => {
+                self.running()?;
+                let (_, slot) = self.current()?;
+                slot.steps.clear();
+                if let Some(job) = slot.live.take() {
+                    Self::unless_stalled(&self.depot, job.stop()).await.transpose()?;
+                }
+            }
+            Command::Failover => self.failover().await?,
+            Command::Hold(name) => {
+                let slot = self.slot(&name)?;
+                slot.job()?.hold();
+                slot.waiting.get_or_insert_default();
+            }
+            Command::Release(name) => self.release(&name).await?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn failover(&mut self) -> Result<()> {
+        let (depot, slot) = self.parts()?;
+        slot.waiting = None;
+        slot.steps.clear();
+        let Some(outcome) = Self::unless_stalled(depot, slot.job()?.failover()).await else {
+            return Ok(());
+        };
+        let Failover { events, checkpoints, files } = outcome?;
+        events.iter().for_each(|event| self.print(event));
+        self.print(format!("recovered checkpoints={checkpoints} files={files}"));
+        Ok(())
+    }
+
+    /// The coordinator goes on: first with what its subtasks told it, then with what was asked of it.
+    async fn release(&mut self, name: &str) -> Result<()> {
+        let slot = self.jobs.get_mut(name);
+        let slot = slot.ok_or_else(|| Error::not_found(format!("there is no job {name}")))?;
+        let waiting = slot.waiting.take().unwrap_or_default();
+        let job = slot.job()?;
+        if let Some(step) = Self::unless_stalled(&self.depot, job.release()).await {
+            self.print_step(step);
+        }
+        let current = self.current.replace(name.to_owned());
+        for command in waiting {
+            // Boxed, because a command that waited may be anything but another release.
+            if let Err(error) = Box::pin(self.carry_out(command)).await {
+                self.print_error(&error);
+            }
+        }
+        self.current = current;
+        Ok(())
+    }
+}
+
+/// Options of a job on the heap backend, with the defaults of scripts.
+fn heap_options(words: &JobWords) -> Result<JobOptions<HeapBackend>> {
+    let retained = match words.retain.map(NonZeroU32::new) {
+        None => Retention::default(),
+        Some(Some(count)) => Retention::Newest(count),
+        Some(None) => {
+            return Err(Error::invalid_argument("retain=0 would keep no checkpoint at all"));
+        }
+    };
+    let key_groups = words.key_groups.unwrap_or(8);
+    let key_groups = u16::try_from(key_groups).map_err(|_| {
+        Error::invalid_argument(format!("{key_groups} key groups are more than there can be"))
+    })?;
+    Ok(JobOptions {
+        subtasks: words.subtasks.unwrap_or(1),
+        key_groups,
+        retained,
+        concurrent_max: words.concurrent.unwrap_or(8),
+        base_mode: match words.base {
+            Some(command::Base::Acknowledged) => BaseMode::Acknowledged,
+            _ => BaseMode::Confirmed,
+        },
+        cleanup: match words.cleanup {
+            Some(command::Cleanup::Participant) => Cleanup::Participant,
+            _ => Cleanup::Coordinator,
+        },
+        // One at a time, so that data puts come in subtask order.
+        writers_max: 1,
+        uploads_max: 1,
+        deletions: Deletions::ByHand,
+        backend: backend_options(words),
+        ..JobOptions::default()
+    })
+}
+
+/// Settings of the heap backend, with the defaults of scripts.
+fn backend_options(words: &JobWords) -> HeapSettings {
+    HeapSettings {
+        antimatter: match words.antimatter {
+            Some(command::Antimatter::Always) => Antimatter::Always,
+            _ => Antimatter::Elide,
+        },
+        ..HeapSettings::default()
+    }
+}

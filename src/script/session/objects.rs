@@ -1,0 +1,111 @@
+//! Commands about the store: counting, damaging, verifying, sweeping, faults, time.
+
+use std::collections::BTreeSet;
+
+use super::Session;
+use crate::clock::{Clock, UploadIdSource};
+use crate::coordinator::read_published;
+use crate::error::{Error, Result};
+use crate::script::command::Command;
+use crate::sweep::{SweepMode, SweepOptions, SweepReport, sweep_directory};
+use crate::verify::verify;
+
+/// How often deletes that fail are tried before `objects` counts.
+const DELETION_RUNS_MAX: usize = 3;
+
+impl Session {
+    pub(super) async fn on_store(&mut self, command: Command) -> Result<()> {
+        match command {
+            Command::Objects => self.objects().await?,
+            Command::Fault(plan) => self.depot.faults().plan(plan),
+            Command::Corrupt { id, victim, at } => {
+                let (_, slot) = self.current()?;
+                let directory = slot.directory.clone();
+                let directory = self.depot.truth(&directory)?;
+                let name = directory.victim(id, victim).await?;
+                directory.flip_bit(&name, at).await?;
+            }
+            Command::Lose { id, victim } => {
+                let (_, slot) = self.current()?;
+                let directory = slot.directory.clone();
+                let directory = self.depot.truth(&directory)?;
+                let name = directory.victim(Some(id), victim).await?;
+                directory.lose(&name).await?;
+            }
+            Command::Verify(id) => self.verify(id).await?,
+            Command::Sweep { age_millis, dry_run } => self.sweep(age_millis, dry_run).await?,
+            Command::Clock { millis } => self.clock.advance(millis),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Counts the objects of all jobs, once what they have decided to delete is deleted.
+    async fn objects(&mut self) -> Result<()> {
+        for slot in self.jobs.values_mut() {
+            let (Some(job), None) = (&mut slot.live, &slot.waiting) else { continue };
+            for _ in 0..DELETION_RUNS_MAX {
+                match Self::unless_stalled(&self.depot, job.run_deletions()).await {
+                    Some(Ok(failed)) if failed > 0 => {}
+                    _ => break,
+                }
+            }
+        }
+        let directories: BTreeSet<&str> =
+            self.jobs.values().map(|slot| slot.directory.as_str()).collect();
+        let census = self.depot.census(directories).await?;
+        self.print(format!(
+            "referenced={} orphaned={} missing={} meta={}",
+            census.referenced, census.orphaned, census.missing, census.meta
+        ));
+        Ok(())
+    }
+
+    async fn verify(&mut self, id: Option<lowtide_format::CheckpointId>) -> Result<()> {
+        let (_, slot) = self.current()?;
+        let directory = slot.directory.clone();
+        let directory = self.depot.directory(&directory)?;
+        let checked = async {
+            let id = match id {
+                Some(id) => id,
+                None => read_published(&directory)
+                    .await?
+                    .latest_id()
+                    .ok_or_else(|| Error::not_found("there is no completed checkpoint"))?,
+            };
+            verify(&directory, Some(id)).await
+        };
+        let Some(found) = Self::unless_stalled(&self.depot, checked).await else { return Ok(()) };
+        for verification in found? {
+            match verification.faults.into_iter().next() {
+                Some(fault) => self.print_error(&fault),
+                None => self.print(format!("{} ok entries={}", verification.id, verification.entries)),
+            }
+        }
+        Ok(())
+    }
+
+    async fn sweep(&mut self, age_millis: Option<u64>, dry_run: bool) -> Result<()> {
+        let mode = if dry_run { SweepMode::DryRun } else { SweepMode::Delete };
+        let (now, ids) = (self.clock.now(), UploadIdSource::counted(u16::MAX));
+        let (depot, slot) = self.parts()?;
+        let swept = match &mut slot.live {
+            // A job knows what it has in use, so that any age will do.
+            Some(job) => {
+                let age_millis = age_millis.unwrap_or(0);
+                let options = SweepOptions { age_millis, mode, ..SweepOptions::default() };
+                Self::unless_stalled(depot, job.sweep(options)).await
+            }
+            None => {
+                let directory = depot.directory(&slot.directory)?;
+                let age_millis = age_millis.unwrap_or(SweepOptions::default().age_millis);
+                let options = SweepOptions { age_millis, mode, ..SweepOptions::default() };
+                Self::unless_stalled(depot, sweep_directory(&directory, options, now, &ids)).await
+            }
+        };
+        let Some(swept) = swept else { return Ok(()) };
+        let SweepReport { orphans, failed } = swept?;
+        self.print(format!("swept {}", orphans.len() - failed.len()));
+        Ok(())
+    }
+}
