@@ -8,7 +8,10 @@ use super::CompareOptions;
 use super::contender::{Entrant, JobEntrant};
 use super::error::CompareError;
 
-const KNOWN: &str = "heap, heap-full, heap-full-every-N";
+#[cfg(not(feature = "rocksdb"))]
+const KNOWN: &str = "heap, heap-full, heap-full-every-N (rocksdb is not in this build)";
+#[cfg(feature = "rocksdb")]
+const KNOWN: &str = "heap, heap-full, heap-full-every-N, rocksdb";
 
 /// A backend and the way it takes checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +23,9 @@ pub enum BackendName {
     HeapFull,
     /// `heap-full-every-N`: incremental without rewriting, everything at each N-th checkpoint.
     HeapFullEvery(NonZeroU64),
+    /// `rocksdb`: the state in RocksDB, new tables at each checkpoint.
+    #[cfg(feature = "rocksdb")]
+    RocksDb,
 }
 
 impl BackendName {
@@ -33,6 +39,8 @@ impl fmt::Display for BackendName {
         match self {
             BackendName::Heap => f.write_str("heap"),
             BackendName::HeapFull => f.write_str("heap-full"),
+            #[cfg(feature = "rocksdb")]
+            BackendName::RocksDb => f.write_str("rocksdb"),
             BackendName::HeapFullEvery(checkpoints) => write!(f, "heap-full-every-{checkpoints}"),
         }
     }
@@ -46,6 +54,8 @@ impl FromStr for BackendName {
         match name {
             "heap" => Ok(BackendName::Heap),
             "heap-full" => Ok(BackendName::HeapFull),
+            #[cfg(feature = "rocksdb")]
+            "rocksdb" => Ok(BackendName::RocksDb),
             _ => name
                 .strip_prefix("heap-full-every-")
                 .and_then(|checkpoints| checkpoints.parse().ok())

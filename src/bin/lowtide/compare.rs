@@ -31,7 +31,7 @@ pub(super) struct CompareArgs {
     /// Generated input: n=1000000,value=100,dist=uniform|hot|zipf,update=1%,checkpoints=100,seed=1
     #[arg(long, value_name = "SPEC", group = "input", value_parser = parse::<Synthetic>)]
     synthetic: Option<Synthetic>,
-    /// heap, heap-full, heap-full-every-N
+    /// heap, heap-full, heap-full-every-N; rocksdb in builds that have it
     #[arg(
         long,
         value_name = "NAMES",

@@ -15,7 +15,7 @@ use crate::compare::stopwatch::Stopwatch;
 use crate::compare::{BackendName, CompareOptions, Input};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{BackgroundWrite, Deletions, Job, JobBuilder, JobOptions, ValueState, WrittenParts};
-use crate::{CheckpointKind, Retention, Store};
+use crate::{CheckpointKind, HeapSettings, Retention};
 
 /// Name of the job; its directory lies in the directory of the contender.
 const JOB: &str = "job";
@@ -41,34 +41,56 @@ impl JobEntrant {
         }
     }
 
-    fn builder(&self) -> JobBuilder<HeapBackend> {
-        let options = JobOptions {
+    fn launch(&self, place: &Place<'_>, launch: Launch) -> Result<Box<dyn Contender>> {
+        match self.name {
+            BackendName::Heap | BackendName::HeapFull | BackendName::HeapFullEvery(_) => {
+                self.launch_on::<HeapBackend>(place, launch, HeapSettings::default())
+            }
+            #[cfg(feature = "rocksdb")]
+            BackendName::RocksDb => {
+                // Beside the store, whose listing is to show what is stored and nothing else.
+                let directory = place.directory.with_file_name(format!("{}-local", self.name));
+                let options = crate::lsm::LsmOptions { directory, ..Default::default() };
+                self.launch_on::<crate::RocksBackend>(place, launch, options)
+            }
+        }
+    }
+
+    fn launch_on<B: Backend>(
+        &self,
+        place: &Place<'_>,
+        launch: Launch,
+        backend: B::Options,
+    ) -> Result<Box<dyn Contender>> {
+        let options = JobOptions::<B> {
             subtasks: self.subtasks,
             key_groups: self.key_groups,
             retained: Retention::Newest(self.retain),
             // What is retained is listed after each checkpoint: nothing may be half deleted then.
             deletions: Deletions::ByHand,
+            backend,
             ..JobOptions::default()
         };
-        JobBuilder::new(JOB).options(options)
-    }
-
-    fn contender<'a, F>(&self, place: &Place<'a>, start: F) -> Result<Box<dyn Contender>>
-    where
-        F: AsyncFnOnce(JobBuilder<HeapBackend>, &Store) -> Result<Job<HeapBackend>>,
-    {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .map_err(|source| {
-                Error::new(ErrorKind::Store, "the threads that write checkpoints cannot be started")
-                    .caused_by(source)
-            })?;
-        let mut job = runtime.block_on(start(self.builder(), place.meter.store()))?;
+        let builder = JobBuilder::new(JOB).options(options);
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(|source| {
+            Error::new(ErrorKind::Store, "the threads that write checkpoints cannot be started").caused_by(source)
+        })?;
+        let mut job = runtime.block_on(async {
+            match launch {
+                Launch::Create => builder.create(place.meter.store()).await,
+                Launch::Recover => builder.recover(place.meter.store()).await,
+            }
+        })?;
         let states = States::open(&mut job, self.is_flights)?;
         Ok(Box::new(JobContender { runtime, job, states, name: self.name, taken: 0, frozen: None, writing: None }))
     }
+}
+
+/// How a job begins.
+#[derive(Clone, Copy, Debug)]
+enum Launch {
+    Create,
+    Recover,
 }
 
 impl Entrant for JobEntrant {
@@ -77,11 +99,11 @@ impl Entrant for JobEntrant {
     }
 
     fn start(&self, place: &Place<'_>) -> Result<Box<dyn Contender>> {
-        self.contender(place, async |builder, store| builder.create(store).await)
+        self.launch(place, Launch::Create)
     }
 
     fn restore(&self, place: &Place<'_>) -> Result<Box<dyn Contender>> {
-        self.contender(place, async |builder, store| builder.recover(store).await)
+        self.launch(place, Launch::Recover)
     }
 }
 
@@ -151,6 +173,8 @@ impl<B: Backend> JobContender<B> {
     fn kind(&self) -> CheckpointKind {
         let is_full = match self.name {
             BackendName::Heap => false,
+            #[cfg(feature = "rocksdb")]
+            BackendName::RocksDb => false,
             BackendName::HeapFull => true,
             BackendName::HeapFullEvery(checkpoints) => self.taken.is_multiple_of(checkpoints.get()),
         };
