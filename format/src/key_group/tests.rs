@@ -82,7 +82,7 @@ proptest! {
         prop_assert_eq!(x.contains(KeyGroup(probe)), a.contains(&probe));
         prop_assert_eq!(x.is_subset(&y), a.is_subset(&b));
         prop_assert_eq!(x.intersect(&y), set_of(&(&a & &b)));
-        prop_assert_eq!(x.union(&y), set_of(&(&a | &b)));
+        prop_assert_eq!(x.union(&y), set_of(&(&a | &b)), "G1: equal sets are equal values");
         prop_assert_eq!(x.difference(&y), set_of(&(&a - &b)));
     }
 

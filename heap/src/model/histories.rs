@@ -1,3 +1,5 @@
+//! Random histories of a backend against an ordered map.
+
 use proptest::prelude::*;
 
 use super::harness::{Harness, options};
@@ -25,6 +27,8 @@ enum Step {
     Abort(usize),
     Drop(usize),
     Reopen,
+    /// From now on, this share of the segments is to be emptied.
+    Rewrite(Picky),
 }
 
 fn step(keys: u64) -> impl Strategy<Value = Step> {
@@ -47,7 +51,38 @@ fn step(keys: u64) -> impl Strategy<Value = Step> {
         2 => (0_usize..4).prop_map(Step::Abort),
         1 => (0_usize..4).prop_map(Step::Drop),
         1 => Just(Step::Reopen),
+        3 => picky().prop_map(Step::Rewrite),
     ]
+}
+
+/// Empties some segments, for no good reason.
+#[derive(Clone, Copy, Debug)]
+struct Picky {
+    every: u32,
+    bytes: u64,
+    apart: bool,
+}
+
+impl crate::rewrite::RewritePolicy for Picky {
+    fn plan(&self, stats: &crate::rewrite::ChainStats) -> crate::rewrite::RewritePlan {
+        use crate::rewrite::{RewritePlan, Survivors};
+        let numbers = stats.segments.iter().map(|segment| segment.number);
+        RewritePlan {
+            victims: numbers.filter(|number| number.0 % self.every == 0).collect(),
+            budget_bytes: self.bytes,
+            survivors: if self.apart { Survivors::Apart } else { Survivors::WithDelta },
+            ..RewritePlan::none()
+        }
+    }
+
+    fn part_bytes(&self, _bytes: u64) -> Option<u64> {
+        Some(self.bytes)
+    }
+}
+
+fn picky() -> impl Strategy<Value = Picky> {
+    let bytes = prop_oneof![Just(u64::MAX), 0_u64..500];
+    (0_u32..4, bytes, any::<bool>()).prop_map(|(every, bytes, apart)| Picky { every, bytes, apart })
 }
 
 /// Plays the coordinator's part: knows which checkpoints are complete.
@@ -59,6 +94,7 @@ struct Job {
     completed: Option<u64>,
     /// The newest checkpoint that was written, whatever became of it.
     newest_written: Option<u64>,
+    policy: Option<std::sync::Arc<dyn crate::rewrite::RewritePolicy>>,
 }
 
 impl Job {
@@ -101,9 +137,18 @@ impl Job {
                     harness.backend.aborted(id);
                 }
             }
+            Step::Rewrite(picky) => {
+                let policy: Option<std::sync::Arc<dyn crate::rewrite::RewritePolicy>> = match picky.every {
+                    0 => None,
+                    _ => Some(std::sync::Arc::new(picky)),
+                };
+                self.policy = policy.clone();
+                harness.backend.set_rewriting(policy);
+            }
             Step::Reopen => {
                 if let Some(id) = self.completed {
                     harness.reopen(super::harness::id(id));
+                    harness.backend.set_rewriting(self.policy.clone());
                     self.acknowledged.clear();
                     self.newest_written = None;
                 }
@@ -150,7 +195,7 @@ impl Job {
 
 fn run(mode: BaseMode, key_groups: u16, steps: &[Step]) {
     let harness = Harness::new(options(key_groups, mode));
-    let mut job = Job { harness, mode, acknowledged: Vec::new(), completed: None, newest_written: None };
+    let mut job = Job { harness, mode, acknowledged: Vec::new(), completed: None, newest_written: None, policy: None };
     for step in steps {
         job.play(step);
         job.harness.backend.check_invariants();
