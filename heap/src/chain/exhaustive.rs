@@ -6,6 +6,7 @@
 //! engine are followed once, with the number of histories that lead to them.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, DefaultHasher};
 
 use super::*;
 use lowtide_format::KeyGroup;
@@ -13,6 +14,9 @@ use lowtide_format::KeyGroup;
 const KEYS: usize = 2;
 const CHECKPOINTS: u64 = 4;
 const STATE: StateIndex = StateIndex(0);
+
+/// A map in the same order at every run.
+type States<T> = HashMap<Engine, T, BuildHasherDefault<DefaultHasher>>;
 
 /// What the engine adds to the plain protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -376,9 +380,9 @@ fn key_groups() -> KeyGroupSet {
 
 fn all_histories(mode: Mode) -> Totals {
     let mut totals = Totals::default();
-    let mut level: HashMap<Engine, u64> = HashMap::from([(Engine { next: 1, ..Engine::default() }, 1)]);
+    let mut level: States<u64> = [(Engine { next: 1, ..Engine::default() }, 1)].into_iter().collect();
     for _ in 0..CHECKPOINTS {
-        let mut frozen: HashMap<Engine, u64> = HashMap::new();
+        let mut frozen: States<u64> = States::default();
         for (engine, histories) in &level {
             for (clear, changes) in intervals() {
                 let mut changed = engine.clone();
@@ -386,7 +390,7 @@ fn all_histories(mode: Mode) -> Totals {
                 *frozen.entry(changed).or_default() += histories;
             }
         }
-        let mut next: HashMap<Engine, u64> = HashMap::new();
+        let mut next: States<u64> = States::default();
         for (mut engine, histories) in frozen {
             let (taken, _) = engine.trigger(mode, histories * OUTCOMES.len() as u64, &mut totals);
             for outcome in OUTCOMES {
@@ -407,13 +411,12 @@ fn intervals() -> impl Iterator<Item = (bool, [Change; KEYS])> {
     pairs.flat_map(|changes| [false, true].map(|clear| (clear, changes)))
 }
 
-/// One history for each state that the engine can be in after four checkpoints, the last of them complete.
+/// One history for each state that the engine can be in at the freeze of the fourth checkpoint, which completes.
 pub(crate) fn representatives() -> Vec<Vec<Step>> {
-    let mut level: HashMap<Engine, Vec<Step>> =
-        HashMap::from([(Engine { next: 1, ..Engine::default() }, Vec::new())]);
+    let mut level: States<Vec<Step>> =
+        [(Engine { next: 1, ..Engine::default() }, Vec::new())].into_iter().collect();
     for checkpoint in 1..=CHECKPOINTS {
-        let outcomes = if checkpoint == CHECKPOINTS { &OUTCOMES[..1] } else { &OUTCOMES[..] };
-        let mut frozen: HashMap<Engine, Vec<Step>> = HashMap::new();
+        let mut frozen: States<Vec<Step>> = States::default();
         for (engine, history) in &level {
             for (clear, changes) in intervals() {
                 let mut changed = engine.clone();
@@ -422,23 +425,31 @@ pub(crate) fn representatives() -> Vec<Vec<Step>> {
                 frozen.entry(changed).or_insert_with(|| history.iter().cloned().chain([step]).collect());
             }
         }
-        let mut next: HashMap<Engine, Vec<Step>> = HashMap::new();
-        for (mut engine, mut history) in frozen {
+        let taken = frozen.into_iter().map(|(mut engine, mut history)| {
             let (taken, chain) = engine.trigger(Mode::Elide, 0, &mut Totals::default());
             let figures = |e: &Element| [e.id().get(), e.live_puts, e.live_tombstones, e.live_clears];
-            let listed: Vec<_> = chain.elements().iter().map(figures).collect();
-            for outcome in outcomes {
+            history.last_mut().unwrap().listed = chain.elements().iter().map(figures).collect();
+            (engine, taken, history)
+        });
+        if checkpoint == CHECKPOINTS {
+            return taken.map(|(_, _, history)| history).collect();
+        }
+        let mut next: States<Vec<Step>> = States::default();
+        for (engine, taken, history) in taken {
+            for outcome in OUTCOMES {
                 let mut settled = engine.clone();
-                settled.settle(taken.clone(), *outcome);
-                if let Some(last) = history.last_mut() {
-                    (last.outcome, last.listed) = (*outcome, listed.clone());
-                }
-                next.entry(settled).or_insert_with(|| history.clone());
+                settled.settle(taken.clone(), outcome);
+                let with_outcome = || {
+                    let mut history = history.clone();
+                    history.last_mut().unwrap().outcome = outcome;
+                    history
+                };
+                next.entry(settled).or_insert_with(with_outcome);
             }
         }
         level = next;
     }
-    level.into_values().collect()
+    Vec::new()
 }
 
 fn run(mode: Mode) -> Totals {
