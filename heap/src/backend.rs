@@ -12,14 +12,16 @@ use lowtide_format::{
 };
 use smallvec::SmallVec;
 
-use crate::chain::{Chain, StateIndex};
+use crate::chain::{Chain, Element, StateIndex};
 use crate::codecs::{Raw, StateCodecs, Typed, Untyped};
 use crate::epochs::{Epoch, Epochs};
 use crate::error::HeapError;
-use crate::handover::Clock;
-use crate::lineage::{BaseFacts, BaseMode, Lineage};
+use crate::handover::{Clock, Stamp};
+use crate::lineage::{BaseFacts, BaseMode, ChainRewrites, Lineage};
 use crate::map::{AnyState, FreezeFacts, Layout, Loaded, StateMap};
 use crate::origins::{FixedHome, Label};
+use crate::overlay::{OutcomeSlot, RewriteStart};
+use crate::rewrite::RewritePolicy;
 use crate::snapshot::{HeapSnapshot, SnapshotParts};
 use crate::state::{StateMut, StateRef, ValueState};
 use crate::turn::{Counters, Turn};
@@ -79,6 +81,8 @@ pub struct HeapFigures {
     pub pieces_visited: u64,
     /// Records that writers have encoded so far, those set aside not counted.
     pub records_encoded: u64,
+    /// Buckets that writers have looked at so far to find entries to write again.
+    pub buckets_scanned: u64,
 }
 
 /// Keyed state of one subtask, in memory.
@@ -117,6 +121,9 @@ pub struct HeapBackend {
     newest: Option<CheckpointId>,
     open: Arc<AtomicUsize>,
     segments: Arc<AtomicU32>,
+    policy: Option<Arc<dyn RewritePolicy>>,
+    /// Completed checkpoints, ascending, as far back as elements may be listed.
+    completed: Arc<Vec<CheckpointId>>,
 }
 
 impl std::fmt::Debug for HeapBackend {
@@ -154,7 +161,17 @@ impl HeapBackend {
             newest: None,
             open: Arc::default(),
             segments: Arc::default(),
+            policy: None,
+            completed: Arc::default(),
         }
+    }
+
+    /// Lets snapshots frozen from now on write old entries again as the policy says; `None` rewrites nothing.
+    ///
+    /// Costs nothing in the pause; while a rewriting snapshot is being written, an owner's write locks the piece it
+    /// goes to until the writer has looked through it.
+    pub fn set_rewriting(&mut self, policy: Option<Arc<dyn RewritePolicy>>) {
+        self.policy = policy;
     }
 
     /// The key groups that it holds.
@@ -265,6 +282,10 @@ impl HeapBackend {
         let segments = chain.elements().iter().map(|element| element.facts.number.0 + 1).max();
         self.segments.store(segments.unwrap_or(0), Ordering::Relaxed);
         self.newest = Some(chain.id());
+        let mut completed: Vec<CheckpointId> = chain.elements().iter().map(Element::id).collect();
+        completed.push(chain.id());
+        completed.dedup();
+        self.completed = Arc::new(completed);
         // Epochs of before this life tell nothing by their order; the base's is the highest of them.
         let root = self.number_epoch(chain.id());
         self.lineage = Lineage::restored(self.lineage.mode(), chain, root);
@@ -287,7 +308,7 @@ impl HeapBackend {
             return Ok(());
         }
         let name = descriptor.name.clone();
-        let Some(untyped) = state.as_any().downcast_ref::<StateMap<Raw, Raw, Raw>>() else {
+        let Some(untyped) = state.as_any_mut().downcast_mut::<StateMap<Raw, Raw, Raw>>() else {
             return Err(HeapError::StateTypesDiffer { name });
         };
         let typed = untyped.typed(descriptor, codecs, &self.turn);
@@ -347,26 +368,34 @@ impl HeapBackend {
         let next = Epoch(epoch.0.checked_add(1).ok_or(HeapError::EpochsExhausted)?);
         let stamp = self.turn.clock.freeze().ok_or(HeapError::EpochsExhausted)?;
         if cuts {
-            self.lineage.trigger(request.base, Epoch(epoch.0.saturating_sub(1)));
-            self.turn.floor = self.lineage.floor();
+            self.trigger(request.base, stamp);
         }
+        // Looked up again: the trigger may have settled rewrites in its chain.
+        let base = base.and_then(|base| self.lineage.base(base.id));
+        let rewrite = base.as_ref().filter(|_| self.may_rewrite()).map(|base| RewriteStart {
+            epoch,
+            id: request.id,
+            ancestors: base.rewrites.clone(),
+            outcome: OutcomeSlot::default(),
+        });
         let facts = FreezeFacts {
             stamp,
-            epoch,
             base: base.as_ref().map(|base| base.epoch),
             cut: cuts.then_some(request.id),
-            rewrites: false,
+            rewrite: rewrite.as_ref(),
         };
         let turn = &self.turn;
         let states = self.states.iter_mut().map(|state| state.freeze(facts, turn)).collect();
         let slot = cuts.then(|| {
             self.turn.epochs.push(request.id);
             self.turn.interval = next;
-            self.lineage.push(request.id, epoch)
+            let of_base = base.as_ref().map(|base| base.rewrites.clone()).unwrap_or_default();
+            self.lineage.push(request.id, epoch, ChainRewrites { of_base, own: rewrite.is_some() })
         });
         self.turn.boundaries = self.lineage.boundaries();
         if let Some(oldest) = self.lineage.oldest_element() {
             self.turn.epochs.forget_below(oldest);
+            self.forget_completed_below(oldest);
         }
         self.newest = Some(request.id);
         Ok(HeapSnapshot::new(SnapshotParts {
@@ -380,7 +409,46 @@ impl HeapBackend {
             segments: Arc::clone(&self.segments),
             counters: Arc::clone(&self.turn.counters),
             open: Arc::clone(&self.open),
+            policy: self.policy.clone(),
+            rewrite: rewrite.map(|start| start.outcome),
+            completed: Arc::clone(&self.completed),
         }))
+    }
+
+    /// The trigger names a base: what that settles is settled.
+    fn trigger(&mut self, base: Option<CheckpointId>, stamp: Stamp) {
+        let ended = Epoch(self.turn.interval.0.saturating_sub(1));
+        let settlement = self.lineage.trigger(base, ended);
+        self.turn.floor = self.lineage.floor();
+        if let Some(base) = base {
+            self.note_completed(base);
+        }
+        for (index, state) in self.states.iter_mut().enumerate() {
+            state.settle(&settlement, stamp, index);
+        }
+    }
+
+    /// Whether one more checkpoint may rewrite: few wait to be settled, and there are labels for them.
+    fn may_rewrite(&self) -> bool {
+        const UNSETTLED_MAX: usize = 4;
+        const ORIGINS_LEFT_MIN: usize = 4096;
+        self.policy.is_some()
+            && self.lineage.unsettled() < UNSETTLED_MAX
+            && self.states.iter().all(|state| state.origins_left() >= ORIGINS_LEFT_MIN)
+    }
+
+    fn note_completed(&mut self, id: CheckpointId) {
+        if let Err(at) = self.completed.binary_search(&id) {
+            Arc::make_mut(&mut self.completed).insert(at, id);
+        }
+    }
+
+    fn forget_completed_below(&mut self, oldest: CheckpointId) {
+        // Seldom, as it may copy the list.
+        const SLACK: usize = 64;
+        if self.completed.partition_point(|id| *id < oldest) > SLACK {
+            Arc::make_mut(&mut self.completed).retain(|id| *id >= oldest);
+        }
     }
 
     fn check_freeze(&self, request: FreezeRequest) -> Result<Option<BaseFacts>, HeapError> {
@@ -404,8 +472,13 @@ impl HeapBackend {
 
     /// The checkpoint is complete everywhere. Older pending ones never will be. Harmless for unknown ids.
     pub fn completed(&mut self, id: CheckpointId) {
-        self.lineage.completed(id);
+        /// How many pieces of each state are looked after.
+        const TIDIED: usize = 64;
+        if self.lineage.completed(id) {
+            self.note_completed(id);
+        }
         self.turn.boundaries = self.lineage.boundaries();
+        self.states.iter_mut().for_each(|state| state.tidy(TIDIED, &self.turn));
     }
 
     /// The checkpoint will never be complete. Idempotent, harmless for unknown ids. No change is lost: the next
@@ -436,6 +509,7 @@ impl HeapBackend {
             locked_writes: counters.locked_writes(),
             pieces_visited: counters.pieces_visited(),
             records_encoded: counters.records_encoded(),
+            buckets_scanned: counters.buckets_scanned(),
         }
     }
 

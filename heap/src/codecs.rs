@@ -29,7 +29,6 @@ pub(crate) trait StateCodecs<K, N, V>: Send + Sync {
     fn encode_namespace(&self, namespace: &N, out: &mut Vec<u8>) -> Result<(), FormatError>;
     fn encode_value(&self, value: &V, out: &mut Vec<u8>) -> Result<(), FormatError>;
     fn decode(&self, record: EncodedEntry<'_>, limits: DecodeLimits) -> Result<(K, N, V), FormatError>;
-    fn decode_namespace(&self, bytes: &[u8], limits: DecodeLimits) -> Result<N, FormatError>;
     fn key_hash(&self, key: &K) -> u64;
     fn namespace_hash(&self, namespace: &N) -> u64;
 }
@@ -88,10 +87,6 @@ impl<K: Key, N: Namespace, V: Value> StateCodecs<K, N, V> for Typed<V> {
         Ok((key, namespace, self.value.decode(record.value, limits)?))
     }
 
-    fn decode_namespace(&self, bytes: &[u8], limits: DecodeLimits) -> Result<N, FormatError> {
-        AutoCodec.decode(bytes, limits)
-    }
-
     #[inline]
     fn key_hash(&self, key: &K) -> u64 {
         key.key_hash()
@@ -143,10 +138,6 @@ impl StateCodecs<Raw, Raw, Raw> for Untyped {
     ) -> Result<(Raw, Raw, Raw), FormatError> {
         let copy = |bytes| Raw(Bytes::copy_from_slice(bytes));
         Ok((copy(record.key), copy(record.namespace), copy(record.value)))
-    }
-
-    fn decode_namespace(&self, bytes: &[u8], _limits: DecodeLimits) -> Result<Raw, FormatError> {
-        Ok(Raw(Bytes::copy_from_slice(bytes)))
     }
 
     fn key_hash(&self, key: &Raw) -> u64 {

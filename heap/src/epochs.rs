@@ -62,12 +62,6 @@ impl Epochs {
         self.table.read().id(epoch)
     }
 
-    /// Resolves many epochs under one lock.
-    pub(crate) fn with<R>(&self, read: impl FnOnce(&dyn Fn(Epoch) -> Option<CheckpointId>) -> R) -> R {
-        let table = self.table.read();
-        read(&|epoch| table.id(epoch))
-    }
-
     /// Forgets the epochs up to `floor`, the oldest element that any future chain can list.
     ///
     /// At most a few per call, so that a freeze does not pay for thousands.

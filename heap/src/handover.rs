@@ -223,11 +223,6 @@ impl<T, S> Reader<T, S> {
         let ours = gate.free_through.0 >> 32 == ticket.0 >> 32;
         (ours && gate.free_through < ticket).then(|| ReaderGuard { cell: &self.cell, gate })
     }
-
-    /// Whether both see the same data.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.cell, &other.cell)
-    }
 }
 
 /// Access of a reader, by the lock.

@@ -26,6 +26,7 @@ mod map;
 mod model;
 mod open;
 mod origins;
+mod overlay;
 mod owed;
 mod piece;
 mod removals;

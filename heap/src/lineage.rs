@@ -54,8 +54,9 @@ impl Home {
 /// Where the records of entries are, by the interval of their last change, in the chain of one checkpoint.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Homes {
-    /// Ascending: entries changed after the epoch before, up to this one, are there.
-    until: Vec<(Epoch, Home)>,
+    /// Ascending: entries changed after the epoch before, up to this one, are there, or, where there is no home any
+    /// more, were all moved by rewrites.
+    until: Vec<(Epoch, Option<Home>)>,
     /// The last full checkpoint that the chain starts with: fixed homes up to it are no longer right.
     full: Option<Epoch>,
 }
@@ -74,7 +75,7 @@ impl Homes {
             }
         }
         let index = self.until.partition_point(|(until, _)| *until < origin.version);
-        self.until.get(index).and_then(|(_, home)| home.of_part(part))
+        self.until.get(index).and_then(|(_, home)| home.as_ref()?.of_part(part))
     }
 
     /// The homes after a checkpoint, whose interval ended with `epoch`, wrote `delta` against these as its base.
@@ -82,19 +83,26 @@ impl Homes {
         let is_listed = |segment: &SegmentNumber| {
             listed.elements().iter().any(|element| element.facts.number == *segment)
         };
-        let mut until = self.until.clone();
-        // Homes without a live record are asked for no more.
-        until.retain(|(_, home)| match home {
+        let lives = |home: &Home| match home {
             Home::Whole(segment) => is_listed(segment),
             Home::Parts(segments) => segments.iter().any(is_listed),
+        };
+        let kept = self.until.iter().map(|(epoch, home)| (*epoch, home.clone().filter(lives)));
+        let mut until: Vec<(Epoch, Option<Home>)> = kept.collect();
+        until.push((epoch, delta));
+        until.dedup_by(|next, last| {
+            let both_gone = next.1.is_none() && last.1.is_none();
+            if both_gone {
+                last.0 = next.0;
+            }
+            both_gone
         });
-        until.extend(delta.map(|delta| (epoch, delta)));
         Self { until, full: self.full }
     }
 
     /// The homes of a checkpoint without a base.
     pub(crate) fn full(epoch: Epoch, delta: Option<Home>) -> Self {
-        Self { until: delta.map(|delta| (epoch, delta)).into_iter().collect(), full: Some(epoch) }
+        Self { until: vec![(epoch, delta)], full: Some(epoch) }
     }
 }
 
@@ -122,7 +130,30 @@ struct Node {
     id: CheckpointId,
     epoch: Epoch,
     fate: Fate,
+    /// The rewrites in its chain that are not settled, its own among them, oldest first.
+    rewrites: RewriteEpochs,
     written: WrittenSlot,
+}
+
+/// The epochs of some rewrites, oldest first.
+pub(crate) type RewriteEpochs = SmallVec<[Epoch; 2]>;
+
+/// What a trigger decides about rewrites.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settlement {
+    /// In the chain of every possible base.
+    pub(crate) settled: RewriteEpochs,
+    /// In none.
+    pub(crate) forgotten: RewriteEpochs,
+}
+
+/// The rewrites in the chain of a checkpoint to be.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChainRewrites {
+    /// Those in the chain of its base that are not settled.
+    pub(crate) of_base: RewriteEpochs,
+    /// Whether it may rewrite itself.
+    pub(crate) own: bool,
 }
 
 /// A base that a trigger may use.
@@ -131,6 +162,8 @@ pub(crate) struct BaseFacts {
     pub(crate) id: CheckpointId,
     pub(crate) epoch: Epoch,
     pub(crate) written: Written,
+    /// The rewrites in its chain that are not settled, oldest first.
+    pub(crate) rewrites: RewriteEpochs,
 }
 
 /// The freezes of one backend that may become bases.
@@ -139,12 +172,14 @@ pub(crate) struct Lineage {
     mode: BaseMode,
     nodes: Vec<Node>,
     floor: Epoch,
+    /// The rewrites that are neither settled nor forgotten, oldest first.
+    unsettled: RewriteEpochs,
 }
 
 impl Lineage {
     /// Nothing is remembered.
     pub(crate) fn new(mode: BaseMode) -> Self {
-        Self { mode, nodes: Vec::new(), floor: Epoch(0) }
+        Self { mode, nodes: Vec::new(), floor: Epoch(0), unsettled: RewriteEpochs::new() }
     }
 
     /// The restored checkpoint, whose entries all bear fixed labels, is the base to be.
@@ -152,7 +187,9 @@ impl Lineage {
         let id = chain.id();
         let written = Written { chain: Arc::new(chain), homes: Arc::new(Homes::restored()) };
         let written = Arc::new(Mutex::new(Some(written)));
-        Self { mode, nodes: vec![Node { id, epoch, fate: Fate::Completed, written }], floor: epoch }
+        let (rewrites, unsettled) = (RewriteEpochs::new(), RewriteEpochs::new());
+        let node = Node { id, epoch, fate: Fate::Completed, rewrites, written };
+        Self { mode, nodes: vec![node], floor: epoch, unsettled }
     }
 
     pub(crate) fn mode(&self) -> BaseMode {
@@ -173,7 +210,7 @@ impl Lineage {
     pub(crate) fn base(&self, id: CheckpointId) -> Option<BaseFacts> {
         let node = self.nodes.iter().find(|node| node.id == id)?;
         let written = node.written.lock().clone()?;
-        Some(BaseFacts { id, epoch: node.epoch, written })
+        Some(BaseFacts { id, epoch: node.epoch, written, rewrites: node.rewrites.clone() })
     }
 
     /// No checkpoint may be a base any more.
@@ -182,7 +219,7 @@ impl Lineage {
     }
 
     /// A trigger names `base`: what it settles is forgotten. In mode confirmed it says that the base is complete.
-    pub(crate) fn trigger(&mut self, base: Option<CheckpointId>, ended: Epoch) {
+    pub(crate) fn trigger(&mut self, base: Option<CheckpointId>, ended: Epoch) -> Settlement {
         if let Some(base) = base {
             match self.mode {
                 BaseMode::Confirmed => {
@@ -199,12 +236,43 @@ impl Lineage {
         let lowest = self.nodes.first().map_or(ended, |node| node.epoch);
         self.floor = self.floor.max(lowest);
         self.check_invariants();
+        self.settle(base)
+    }
+
+    /// Decides about the rewrites up to the base.
+    fn settle(&mut self, base: Option<CheckpointId>) -> Settlement {
+        let through = self.nodes.iter().find(|node| Some(node.id) == base).map(|node| node.epoch);
+        let mut settlement = Settlement::default();
+        for epoch in std::mem::take(&mut self.unsettled) {
+            let in_chains = self.nodes.iter().filter(|node| node.rewrites.contains(&epoch)).count();
+            if in_chains == 0 {
+                settlement.forgotten.push(epoch);
+            } else if in_chains == self.nodes.len() && through.is_some_and(|through| epoch <= through) {
+                settlement.settled.push(epoch);
+            } else {
+                self.unsettled.push(epoch);
+            }
+        }
+        for node in &mut self.nodes {
+            node.rewrites.retain(|epoch| !settlement.settled.contains(epoch));
+        }
+        settlement
+    }
+
+    /// How many rewrites wait to be settled.
+    pub(crate) fn unsettled(&self) -> usize {
+        self.unsettled.len()
     }
 
     /// Remembers the freeze that ended `epoch`; the snapshot leaves what it wrote in the returned slot.
-    pub(crate) fn push(&mut self, id: CheckpointId, epoch: Epoch) -> WrittenSlot {
+    pub(crate) fn push(&mut self, id: CheckpointId, epoch: Epoch, chain: ChainRewrites) -> WrittenSlot {
         let written = WrittenSlot::default();
-        self.nodes.push(Node { id, epoch, fate: Fate::Pending, written: Arc::clone(&written) });
+        let mut rewrites = chain.of_base;
+        if chain.own {
+            rewrites.push(epoch);
+            self.unsettled.push(epoch);
+        }
+        self.nodes.push(Node { id, epoch, fate: Fate::Pending, rewrites, written: Arc::clone(&written) });
         self.check_invariants();
         written
     }
@@ -218,13 +286,15 @@ impl Lineage {
         self.nodes.iter_mut().filter(|node| node.id == id).for_each(|node| node.fate = fate);
     }
 
-    /// `id` is complete everywhere: pending checkpoints that it overtakes never will be. Unknown ids are harmless.
-    pub(crate) fn completed(&mut self, id: CheckpointId) {
+    /// `id` is complete everywhere: pending checkpoints that it overtakes never will be. Unknown ids are harmless;
+    /// tells whether it is known.
+    pub(crate) fn completed(&mut self, id: CheckpointId) -> bool {
         self.set_fate(id, Fate::Completed);
         let overtaken = self.nodes.iter().filter(|node| node.id < id && node.fate == Fate::Pending);
         for id in overtaken.map(|node| node.id).collect::<Vec<_>>() {
             self.aborted(id);
         }
+        self.nodes.iter().any(|node| node.id == id)
     }
 
     /// `id` will never be complete. Idempotent; unknown and completed ids are left alone.

@@ -8,6 +8,7 @@
 mod change;
 mod freeze;
 mod load;
+mod rewriting;
 
 use std::sync::Arc;
 
@@ -18,11 +19,13 @@ use crate::codecs::{StateCodecs, place_hash};
 use crate::handover::Stamp;
 use crate::open::Open;
 use crate::origins::{Origins, PARTS_MAX, Part};
+use crate::overlay::Rewrites;
 use crate::piece::{Piece, Slot};
 use crate::shard::{Listing, PieceOwner, Shard};
 
-pub(crate) use freeze::{FreezeFacts, Frozen, ShardOutput, WriteContext};
+pub(crate) use freeze::{FreezeFacts, Frozen, FrozenMap, ShardOutput, WriteContext};
 pub(crate) use load::{AnyState, Loaded};
+pub(crate) use rewriting::{Budget, RewritePass};
 
 /// Which key groups a backend holds, and how many there are in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +72,7 @@ pub(crate) struct StateMap<K, N, V> {
     shards: Vec<Shard<K, N, V>>,
     listings: Arc<[Arc<Listing<K, N, V>>]>,
     origins: Origins,
+    rewrites: Rewrites,
     len: usize,
     opens: Vec<Arc<Open<K, N, V>>>,
     clears: Clears<N>,
@@ -76,6 +80,8 @@ pub(crate) struct StateMap<K, N, V> {
     discarded: Vec<PieceOwner<K, N, V>>,
     /// Whether a listing may hold detached pieces.
     detached: bool,
+    /// The piece that is tidied next: shard, piece.
+    next_tidied: (usize, usize),
 }
 
 impl<K, N, V> StateMap<K, N, V> {
@@ -93,11 +99,13 @@ impl<K, N, V> StateMap<K, N, V> {
             shards,
             listings,
             origins: Origins::new(layout.parts()),
+            rewrites: Rewrites::default(),
             len: 0,
             opens: Vec::new(),
             clears: Clears::default(),
             discarded: Vec::new(),
             detached: false,
+            next_tidied: (0, 0),
         }
     }
 

@@ -4,7 +4,7 @@
 //! each piece still owes to it (`owed`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lowtide_format::CheckpointId;
 use parking_lot::Mutex;
@@ -29,20 +29,29 @@ type Store<K, N, V> = Option<Vec<Vec<Arc<Aside<K, N, V>>>>>;
 pub(crate) struct Open<K, N, V> {
     /// The freeze.
     pub(crate) stamp: Stamp,
-    /// The interval that the freeze ended, or, for a savepoint, in which it fell.
-    pub(crate) epoch: Epoch,
     /// What changed after it is wanted; `None` for everything.
     pub(crate) base: Option<Epoch>,
-    /// Whether entries are looked for that are to be written again.
-    pub(crate) rewrites: bool,
+    /// Shards below it are not looked through for entries to write again, or not any more.
+    rewritten: AtomicUsize,
     closed: AtomicBool,
     store: Mutex<Store<K, N, V>>,
 }
 
 impl<K, N, V> Open<K, N, V> {
-    pub(crate) fn new(stamp: Stamp, epoch: Epoch, base: Option<Epoch>, rewrites: bool) -> Self {
+    pub(crate) fn new(stamp: Stamp, base: Option<Epoch>, rewrites: bool) -> Self {
         let store = Mutex::new(Some(Vec::new()));
-        Self { stamp, epoch, base, rewrites, closed: AtomicBool::new(false), store }
+        let rewritten = AtomicUsize::new(if rewrites { 0 } else { usize::MAX });
+        Self { stamp, base, rewritten, closed: AtomicBool::new(false), store }
+    }
+
+    /// Whether entries of the shard may still be written again as they are.
+    pub(crate) fn awaits(&self, shard: usize) -> bool {
+        !self.is_closed() && shard >= self.rewritten.load(Ordering::Acquire)
+    }
+
+    /// No more entries of shards below `shard` are written again.
+    pub(crate) fn rewritten_below(&self, shard: usize) {
+        self.rewritten.store(shard, Ordering::Release);
     }
 
     /// Whether the snapshot wants no more.

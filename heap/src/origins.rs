@@ -30,7 +30,7 @@ impl Label {
 }
 
 /// A fixed share of a backend's key groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Part(pub(crate) usize);
 
 /// Into how many parts the key groups of a backend are cut at most; also into how many segments one checkpoint.
@@ -64,13 +64,22 @@ pub(crate) struct Origins {
     /// The labels of intervals, oldest first.
     intervals: Vec<(Epoch, Label)>,
     unused: Vec<Label>,
+    /// Labels that only tell how new a record of a changed entry may be, until the next freeze.
+    witnesses: Vec<(CheckpointId, Label)>,
 }
 
 impl Origins {
     /// No labels; `parts` is at least 1.
     pub(crate) fn new(parts: usize) -> Self {
         let new = Origin { version: Epoch(0), newest: None, home: None, used: true };
-        Self { origins: vec![new], counts: vec![0; parts], parts, intervals: Vec::new(), unused: Vec::new() }
+        Self {
+            origins: vec![new],
+            counts: vec![0; parts],
+            parts,
+            intervals: Vec::new(),
+            unused: Vec::new(),
+            witnesses: Vec::new(),
+        }
     }
 
     /// What a label means.
@@ -175,6 +184,18 @@ impl Origins {
         }
     }
 
+    /// A label, valid until the next freeze, for a changed entry that `newest` may have written again before: no
+    /// entry is counted under it. `None` if there are no labels left.
+    pub(crate) fn witness(&mut self, newest: CheckpointId) -> Option<Label> {
+        if let Some((_, label)) = self.witnesses.iter().find(|(id, _)| *id == newest) {
+            return Some(*label);
+        }
+        let label =
+            self.allocate(Origin { version: Epoch(0), newest: Some(newest), home: None, used: true })?;
+        self.witnesses.push((newest, label));
+        Some(label)
+    }
+
     /// How many more labels there are.
     pub(crate) fn left(&self) -> usize {
         usize::from(u16::MAX) + 1 - self.origins.len() + self.unused.len()
@@ -199,6 +220,7 @@ impl Origins {
     }
 
     fn recycle(&mut self) {
+        self.witnesses.clear();
         let rows = self.counts.chunks_exact(self.parts).zip(&mut self.origins).enumerate().skip(1);
         for (index, (counts, origin)) in rows {
             if origin.used && counts.iter().all(|count| *count == 0) {
@@ -211,6 +233,15 @@ impl Origins {
             let origin = origins.get(usize::from(label.0));
             origin.is_some_and(|origin| origin.used && origin.version == *epoch)
         });
+    }
+
+    /// Moves so many entries from one label to another.
+    pub(crate) fn transfer(&mut self, (from, to): (Label, Label), part: Part, entries: u32) {
+        if let Some(count) = self.count_mut(from, part) {
+            debug_assert!(*count >= entries, "H2: label {} counts too few entries to move", from.0);
+            *count = count.saturating_sub(entries);
+        }
+        self.add(to, part, entries);
     }
 
     /// Forgets all entries: the state was cleared.

@@ -18,8 +18,8 @@ use crate::bitmap::Bitmap;
 use crate::epochs::Epoch;
 use crate::handover::{OwnerGuard, Stamp};
 use crate::open::{Aside, Open};
-use crate::origins::Origins;
-use crate::piece::{Accounts, Piece, Slot};
+use crate::overlay::{Marks, set_of};
+use crate::piece::{Accounts, Labelling, Piece, Slot, carry};
 
 /// If a piece owes no more records than this, the owner sets them all aside at its first write, and needs no lock
 /// for the writes after it.
@@ -39,11 +39,13 @@ pub(crate) struct Owed<K, N, V> {
 #[derive(Debug)]
 pub(crate) struct Gate<K, N, V> {
     owed: Vec<Owed<K, N, V>>,
+    /// Buckets that writers wrote again, until the owner takes them over.
+    marks: Marks,
 }
 
 impl<K, N, V> Default for Gate<K, N, V> {
     fn default() -> Self {
-        Self { owed: Vec::new() }
+        Self { owed: Vec::new(), marks: Marks::new() }
     }
 }
 
@@ -75,7 +77,8 @@ impl<K, N, V> Gate<K, N, V> {
             let (open, tombstones) = (Arc::clone(&owed.open), Bitmap::default());
             Owed { open, puts: Bitmap::default(), tombstones }
         };
-        Self { owed: self.owed.iter().map(nothing).collect() }
+        let marks = self.marks.iter().map(|(epoch, _)| (*epoch, Bitmap::default())).collect();
+        Self { owed: self.owed.iter().map(nothing).collect(), marks }
     }
 
     /// Carries what is owed of a bucket over to `to`, made by [`with_nothing_owed`](Self::with_nothing_owed).
@@ -84,6 +87,23 @@ impl<K, N, V> Gate<K, N, V> {
             if from.puts.contains(bucket) {
                 to.puts.insert(new_bucket);
             }
+        }
+        carry(&self.marks, &mut to.marks, bucket, new_bucket);
+    }
+
+    /// Hands the marks that writers left to the owner.
+    pub(crate) fn take_marks(&mut self) -> Marks {
+        std::mem::take(&mut self.marks)
+    }
+
+    pub(crate) fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    /// Marks a bucket as written again by the checkpoint of `epoch`.
+    pub(crate) fn mark(&mut self, epoch: Epoch, bucket: usize) {
+        if let Some(set) = set_of(&mut self.marks, epoch) {
+            set.insert(bucket);
         }
     }
 
@@ -101,13 +121,13 @@ impl<K, N, V> Gate<K, N, V> {
         &mut self,
         piece: &Piece<K, N, V>,
         open: &Arc<Open<K, N, V>>,
-    ) -> Option<&mut Owed<K, N, V>> {
+    ) -> Option<(&mut Owed<K, N, V>, &Marks)> {
         let known = self.owed.iter().position(|owed| Arc::ptr_eq(&owed.open, open));
         let at = known.unwrap_or_else(|| {
             self.owed.push(Owed::of(piece, open));
             self.owed.len() - 1
         });
-        self.owed.get_mut(at)
+        self.owed.get_mut(at).map(|owed| (owed, &self.marks))
     }
 
     /// Whether an open snapshot still wants the entry as it is.
@@ -152,8 +172,8 @@ impl<K, N, V> Gate<K, N, V> {
     }
 
     /// Whether a rewriting snapshot still has to look through the piece.
-    fn is_awaited(&self) -> bool {
-        false
+    fn is_awaited(&self, shard: usize) -> bool {
+        self.owed.iter().any(|owed| owed.open.awaits(shard))
     }
 
     fn count(&self) -> usize {
@@ -179,9 +199,9 @@ pub(crate) type Locked<'a, K, N, V> = OwnerGuard<'a, Piece<K, N, V>, Gate<K, N, 
 
 impl<K: Clone, N: Clone, V: Clone> Gate<K, N, V> {
     /// The record of an entry as it is, cloned.
-    fn copy_of(piece: &Piece<K, N, V>, bucket: usize, origins: &Origins) -> Option<Aside<K, N, V>> {
+    fn copy_of(piece: &Piece<K, N, V>, bucket: usize, view: Labelling<'_>) -> Option<Aside<K, N, V>> {
         let Slot { key, namespace, value } = piece.slot(bucket)?.clone();
-        let (version, born) = (piece.version(bucket, origins), piece.born(bucket));
+        let (version, born) = (piece.version(bucket, view, &Marks::new()), piece.born(bucket));
         Some(Aside::Put { key, namespace, value, version, born })
     }
 
@@ -191,10 +211,10 @@ impl<K: Clone, N: Clone, V: Clone> Gate<K, N, V> {
         piece: &Piece<K, N, V>,
         bucket: usize,
         site: &Site<'_>,
-        origins: &Origins,
+        view: Labelling<'_>,
     ) {
         if self.wants_put(bucket) {
-            if let Some(record) = Self::copy_of(piece, bucket, origins) {
+            if let Some(record) = Self::copy_of(piece, bucket, view) {
                 self.pay_put(bucket, site, record);
             }
         }
@@ -222,13 +242,13 @@ impl<K: Clone, N: Clone, V: Clone> Gate<K, N, V> {
         });
     }
 
-    fn pay_all(&mut self, piece: &Piece<K, N, V>, site: &Site<'_>, origins: &Origins) {
+    fn pay_all(&mut self, piece: &Piece<K, N, V>, site: &Site<'_>, view: Labelling<'_>) {
         let (mut puts, mut tombstones) = (Bitmap::default(), Bitmap::default());
         for owed in &self.owed {
             puts.union_with(&owed.puts);
             tombstones.union_with(&owed.tombstones);
         }
-        puts.ones().for_each(|bucket| self.protect(piece, bucket, site, origins));
+        puts.ones().for_each(|bucket| self.protect(piece, bucket, site, view));
         tombstones.ones().for_each(|at| self.protect_tombstone(piece, at, site));
     }
 }
@@ -251,15 +271,29 @@ pub(crate) fn touch<K: Clone, N: Clone, V: Clone>(
     }
     let begun = !piece.is_current(accounts.turn);
     piece.begin_interval(accounts.turn, accounts.origins);
+    if !accounts.rewrites.is_empty() || !gate.marks.is_empty() || !piece.marks().is_empty() {
+        let oldest = opens.iter().filter(|open| !open.is_closed()).map(|open| open.stamp).min();
+        piece.take_marks(gate.take_marks(), accounts, oldest);
+    }
     if piece.removals().has_covered(accounts.turn.floor) {
         let (floor, wanted) = (accounts.turn.floor, gate.wanted_tombstones());
         let keep = |at: usize, epoch: Epoch| epoch > floor || wanted.contains(at);
         piece.removals_mut().retain(|at, entry| keep(at, entry.epoch), &mut gate.tombstone_sets());
     }
-    if gate.count() <= PAID_AT_ONCE_MAX && !gate.is_awaited() {
-        gate.pay_all(piece, site, accounts.origins);
-        gate.owed.clear();
-        guard.free();
+    if gate.count() <= PAID_AT_ONCE_MAX && !gate.is_awaited(site.shard) {
+        pay_and_free(guard, accounts, site);
     }
     begun
+}
+
+/// Sets everything aside that the piece owes, so that no writer needs it any more.
+pub(crate) fn pay_and_free<K: Clone, N: Clone, V: Clone>(
+    guard: &mut Locked<'_, K, N, V>,
+    accounts: &Accounts<'_>,
+    site: &Site<'_>,
+) {
+    let (piece, gate) = guard.parts();
+    gate.pay_all(piece, site, accounts.labelling());
+    gate.owed.clear();
+    guard.free();
 }

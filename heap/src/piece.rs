@@ -20,11 +20,13 @@ use smallvec::SmallVec;
 
 use crate::bitmap::Bitmap;
 use crate::epochs::Epoch;
+use crate::handover::Stamp;
 use crate::origins::{Label, Origins, Part};
+use crate::overlay::{MarkedBy, Marks, Rewrites, marked_by, set_of};
 use crate::removals::{Removal, RemovalLog};
 use crate::turn::Turn;
 
-pub(crate) use rebuild::{DIRECTORY_SHIFT, Rebuild};
+pub(crate) use rebuild::{DIRECTORY_SHIFT, Rebuild, carry};
 
 /// A piece of this many buckets is split rather than grown.
 #[cfg(not(test))]
@@ -44,6 +46,30 @@ pub(crate) struct Slot<K, N, V> {
 pub(crate) struct Accounts<'a> {
     pub(crate) turn: &'a Turn,
     pub(crate) origins: &'a mut Origins,
+    pub(crate) rewrites: &'a mut Rewrites,
+    pub(crate) part: Part,
+}
+
+/// What stands beside an entry that is loaded.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadedOrigin {
+    pub(crate) label: Label,
+    pub(crate) born: Epoch,
+    pub(crate) marks: MarkedBy,
+}
+
+impl Accounts<'_> {
+    /// The meaning of labels.
+    pub(crate) fn labelling(&self) -> Labelling<'_> {
+        Labelling { origins: self.origins, rewrites: self.rewrites, part: self.part }
+    }
+}
+
+/// What labels and marks mean in one part.
+#[derive(Clone, Copy)]
+pub(crate) struct Labelling<'a> {
+    pub(crate) origins: &'a Origins,
+    pub(crate) rewrites: &'a Rewrites,
     pub(crate) part: Part,
 }
 
@@ -59,6 +85,10 @@ pub(crate) struct Piece<K, N, V> {
     /// Buckets changed up to an epoch, and after the one before.
     older: SmallVec<[(Epoch, Bitmap); 1]>,
     removals: RemovalLog<K, N>,
+    /// Buckets whose entries were written again.
+    marks: Marks,
+    /// Counts rebuilds, after which buckets have other numbers.
+    rebuilds: u32,
     /// How many bits of the hash all keys here share.
     depth: u32,
 }
@@ -82,6 +112,8 @@ impl<K, N, V> Piece<K, N, V> {
             interval,
             older: SmallVec::new(),
             removals: RemovalLog::default(),
+            marks: Marks::new(),
+            rebuilds: 0,
             depth,
         }
     }
@@ -141,9 +173,67 @@ impl<K, N, V> Piece<K, N, V> {
         self.table.len() >= self.table.capacity()
     }
 
-    /// The interval of the last change of an entry.
-    pub(crate) fn version(&self, bucket: usize, origins: &Origins) -> Epoch {
-        if self.dirty.contains(bucket) { self.interval } else { origins.version(self.label(bucket)) }
+    /// The interval of the last change of an entry; `also` are marks that are not here yet.
+    pub(crate) fn version(&self, bucket: usize, view: Labelling<'_>, also: &Marks) -> Epoch {
+        if self.dirty.contains(bucket) {
+            return self.interval;
+        }
+        let mut label = self.label(bucket);
+        if !(self.marks.is_empty() && also.is_empty()) {
+            label = view.rewrites.label(label, view.part, &marked_by(&[&self.marks, also], bucket));
+        }
+        view.origins.version(label)
+    }
+
+    /// Buckets whose entries are no candidates for a rewrite by the freeze that ended `epoch`: changed after it, or
+    /// changed in the interval that was begun here last and so part of the delta.
+    pub(crate) fn changed_around(&self, epoch: Epoch) -> Bitmap {
+        let mut bits = self.dirty.clone();
+        self.older.iter().filter(|(of, _)| *of > epoch).for_each(|(_, set)| bits.union_with(set));
+        bits
+    }
+
+    pub(crate) fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    pub(crate) fn rebuilds(&self) -> u32 {
+        self.rebuilds
+    }
+
+    /// Takes over marks that a writer left, and gives entries the labels that settled rewrites have for them.
+    pub(crate) fn take_marks(&mut self, left: Marks, accounts: &mut Accounts<'_>, oldest: Option<Stamp>) {
+        for (epoch, set) in left {
+            if let Some(mine) = set_of(&mut self.marks, epoch) {
+                mine.union_with(&set);
+            }
+        }
+        accounts.rewrites.fold(&mut self.marks, &mut self.labels, accounts.part, oldest);
+    }
+
+    /// An entry changes: it loses its marks. Returns its label proper.
+    #[inline]
+    fn unmark(&mut self, bucket: usize, accounts: &mut Accounts<'_>) -> Label {
+        let label = self.label(bucket);
+        if self.marks.is_empty() { label } else { self.lose_marks(bucket, accounts) }
+    }
+
+    #[cold]
+    fn lose_marks(&mut self, bucket: usize, accounts: &mut Accounts<'_>) -> Label {
+        let marks = marked_by(&[&self.marks], bucket);
+        let label = accounts.rewrites.lose(self.label(bucket), accounts.part, &marks);
+        self.marks.iter_mut().for_each(|(_, set)| {
+            set.remove(bucket);
+        });
+        // Changed and then removed within an interval, the entry needs a tombstone that reaches the rewrite as well.
+        let newest = accounts.rewrites.newest(&marks);
+        let known = accounts.origins.get(label).and_then(|origin| origin.newest);
+        let witness =
+            newest.filter(|newest| known < Some(*newest)).and_then(|id| accounts.origins.witness(id));
+        if let Some(beside) = self.labels.get_mut(bucket) {
+            *beside = witness.unwrap_or(label);
+        }
+        label
     }
 
     #[inline]
@@ -212,7 +302,7 @@ impl<K, N, V> Piece<K, N, V> {
     #[inline]
     pub(crate) fn mark(&mut self, bucket: usize, accounts: &mut Accounts<'_>) {
         if self.dirty.insert(bucket) {
-            let old = self.label(bucket);
+            let old = self.unmark(bucket, accounts);
             accounts.origins.change(old, accounts.part, accounts.turn.interval);
         }
     }
@@ -234,10 +324,21 @@ impl<K, N, V> Piece<K, N, V> {
     }
 
     /// Adds a restored entry that is not there; the table has room. The caller counts it.
-    pub(crate) fn insert_restored(&mut self, hash: u64, slot: Slot<K, N, V>, label: Label, born: Epoch) {
+    pub(crate) fn insert_restored(&mut self, hash: u64, slot: Slot<K, N, V>, origin: &LoadedOrigin) {
         let entry = self.table.insert_unique(table_hash(hash), slot, |_| table_hash(hash));
         let bucket = entry.bucket_index();
-        self.set(bucket, label, born);
+        self.set(bucket, origin.label, origin.born);
+        for epoch in &origin.marks {
+            if let Some(set) = set_of(&mut self.marks, *epoch) {
+                set.insert(bucket);
+            }
+        }
+    }
+
+    /// What stands beside an entry.
+    pub(crate) fn origin(&self, bucket: usize) -> LoadedOrigin {
+        let marks = marked_by(&[&self.marks], bucket);
+        LoadedOrigin { label: self.label(bucket), born: self.born(bucket), marks }
     }
 
     fn set(&mut self, bucket: usize, label: Label, born: Epoch) {
@@ -248,8 +349,8 @@ impl<K, N, V> Piece<K, N, V> {
 
     /// Takes an entry out, its bits and its count with it; the removal log is the caller's.
     pub(crate) fn take(&mut self, bucket: usize, accounts: &mut Accounts<'_>) -> Option<Slot<K, N, V>> {
-        let label = self.label(bucket);
         let (slot, _) = self.table.get_bucket_entry(bucket).ok()?.remove();
+        let label = self.unmark(bucket, accounts);
         if self.dirty.remove(bucket) {
             let now = accounts.origins.now(accounts.turn.interval);
             accounts.origins.disappear(now, accounts.part);
@@ -263,8 +364,11 @@ impl<K, N, V> Piece<K, N, V> {
     }
 
     /// The newest checkpoint that may have written the entry; `None` if none has.
-    pub(crate) fn newest_record(&self, bucket: usize, origins: &Origins) -> Option<CheckpointId> {
-        origins.get(self.label(bucket)).and_then(|origin| origin.newest)
+    pub(crate) fn newest_record(&self, bucket: usize, view: Labelling<'_>) -> Option<CheckpointId> {
+        let marks = marked_by(&[&self.marks], bucket);
+        let label = view.rewrites.label(self.label(bucket), view.part, &marks);
+        let newest = view.origins.get(label).and_then(|origin| origin.newest);
+        newest.max(view.rewrites.newest(&marks))
     }
 
     /// Checks H8 and H9. O(buckets).

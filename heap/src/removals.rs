@@ -45,10 +45,7 @@ impl<K, N> Default for RemovalLog<K, N> {
 }
 
 impl<K, N> RemovalLog<K, N> {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

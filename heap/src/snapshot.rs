@@ -3,7 +3,9 @@
 //! Owns: what a writer needs after the owner has gone on; letting go, on every way out. Does not own: the segments'
 //! bytes and where they go (the caller).
 
+mod moves;
 mod segments;
+mod work;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -12,16 +14,19 @@ use lowtide_format::{
     CheckpointId, FileEntry, FinishedSegment, KeyGroupSet, SegmentOptions, SegmentSummary, StateDescriptor,
 };
 
-use crate::chain::{Chain, LivePuts, NextChain, SegmentFacts, SegmentNumber};
+use crate::chain::{Chain, NextChain, SegmentFacts, SegmentNumber};
 use crate::encode::{Antimatter, Resolver, Tombstones};
 use crate::epochs::{Epoch, Epochs};
 use crate::error::HeapError;
 use crate::lineage::{BaseFacts, Home, Homes, Written, WrittenSlot};
 use crate::map::{Frozen, Layout};
-use crate::origins::Part;
+use crate::overlay::{Outcome, OutcomeSlot};
+use crate::rewrite::RewritePolicy;
 use crate::turn::Counters;
 
+use moves::Moves;
 use segments::SegmentSeries;
+use work::RewriteWork;
 
 /// Asks a writer on another thread to stop. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -145,6 +150,10 @@ pub(crate) struct SnapshotParts {
     pub(crate) segments: Arc<AtomicU32>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) open: Arc<AtomicUsize>,
+    pub(crate) policy: Option<Arc<dyn RewritePolicy>>,
+    /// Where it leaves what it wrote again; `None` if nothing may be.
+    pub(crate) rewrite: Option<OutcomeSlot>,
+    pub(crate) completed: Arc<Vec<CheckpointId>>,
 }
 
 /// What has been written so far.
@@ -152,6 +161,8 @@ struct Output {
     facts: Vec<SegmentFacts>,
     summaries: Vec<SegmentSummary>,
     delta: Option<Home>,
+    /// What was written again.
+    again: Option<Outcome>,
     report: WriteReport,
 }
 
@@ -229,8 +240,12 @@ impl HeapSnapshot {
     fn write_delta(&self, options: &WriteOptions, sink: &mut SegmentSink<'_>) -> Result<Output, HeapError> {
         let parts = &self.parts;
         let resolver = Resolver { id: parts.id, epoch: parts.epoch, epochs: parts.epochs.clone() };
-        let mut series = SegmentSeries::new(parts, options, sink);
         let base = parts.base.as_ref();
+        let plan = RewriteWork::plan(parts)?;
+        if plan.is_none() {
+            parts.states.iter().for_each(|state| state.rewritten_below(usize::MAX));
+        }
+        let mut series = SegmentSeries::new(parts, options, sink);
         let covers = base.filter(|base| !base.written.chain.is_empty());
         let tombstones = match (base, options.antimatter) {
             (Some(_), Antimatter::Always) => Tombstones::All,
@@ -239,7 +254,7 @@ impl HeapSnapshot {
         if let Some(base) = covers {
             series.write_clears(base.epoch)?;
         }
-        series.write_shards(&resolver, tombstones)?;
+        series.write_shards(&resolver, tombstones, plan.as_ref())?;
         series.finish()
     }
 
@@ -258,7 +273,7 @@ impl HeapSnapshot {
         let Some(output) = self.output.take() else {
             return Err(HeapError::WrongStep { id: parts.id, done: "finished before it was written" });
         };
-        let Output { mut facts, summaries, delta, report } = output;
+        let Output { mut facts, summaries, delta, again, report } = output;
         if files.len() != facts.len() {
             return Err(HeapError::FilesMismatch { files: files.len(), segments: facts.len() });
         }
@@ -268,12 +283,24 @@ impl HeapSnapshot {
         let numbers: Vec<SegmentNumber> = facts.iter().map(|facts| facts.number).collect();
         let new: Vec<Arc<SegmentFacts>> = facts.into_iter().map(Arc::new).collect();
         let entries = self.entries();
-        let chain = Arc::new(self.next_chain(&new));
+        let moves = Moves::of(parts);
+        let rewritten = again.as_ref().map(|again| moves.sources_of(again)).unwrap_or_default();
+        let chain = Arc::new(Chain::next(&NextChain {
+            id: parts.id,
+            base: parts.base.as_ref().map(|base| &*base.written.chain),
+            live: &moves.live_puts(),
+            rewritten: &rewritten,
+            new: &new,
+            key_groups: &KeyGroupSet::from(parts.layout.range),
+        }));
         chain.check_invariants(Some(entries));
         let homes = match &parts.base {
             Some(base) => base.written.homes.extended(parts.epoch, delta, &chain),
             None => Homes::full(parts.epoch, delta),
         };
+        if let (Some(slot), Some(again)) = (&parts.rewrite, again) {
+            *slot.lock() = Some(Arc::new(again));
+        }
         if let Some(slot) = &parts.slot {
             *slot.lock() = Some(Written { chain: Arc::clone(&chain), homes: Arc::new(homes) });
         }
@@ -289,37 +316,5 @@ impl HeapSnapshot {
             entries,
             report,
         })
-    }
-
-    fn next_chain(&self, new: &[Arc<SegmentFacts>]) -> Chain {
-        let parts = &self.parts;
-        let live = self.live_puts();
-        Chain::next(&NextChain {
-            id: parts.id,
-            base: parts.base.as_ref().map(|base| &*base.written.chain),
-            live: &live,
-            rewritten: &LivePuts::new(),
-            new,
-            key_groups: &KeyGroupSet::from(parts.layout.range),
-        })
-    }
-
-    /// Live puts in the segments of the base's chain, as of the freeze: by counters, no entry is looked at.
-    fn live_puts(&self) -> LivePuts {
-        let mut live = LivePuts::new();
-        let Some(base) = &self.parts.base else { return live };
-        for (_, origin, counts) in self.parts.states.iter().flat_map(|state| state.origins().rows()) {
-            if origin.home.is_none() && origin.version > base.epoch {
-                continue;
-            }
-            for (part, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-                let home = base.written.homes.find(origin, Part(part));
-                debug_assert!(home.is_some(), "C2: {count} entries have no home in the chain of {}", base.id);
-                if let Some(segment) = home {
-                    live.add(segment, u64::from(*count));
-                }
-            }
-        }
-        live
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::{Place, StateMap};
 use crate::epochs::Epoch;
 use crate::open::{Aside, Open};
-use crate::owed::{Gate, Locked, Site, touch};
+use crate::overlay::Marks;
+use crate::owed::{Gate, Locked, Site, pay_and_free, touch};
 use crate::piece::{Accounts, Gone, Piece, Slot};
 use crate::shard::{PieceOwner, Shard};
 use crate::turn::Turn;
@@ -47,7 +48,7 @@ where
     fn update<R>(&mut self, bucket: usize, change: impl FnOnce(&mut V) -> R) -> Option<R> {
         let (piece, gate) = self.access.parts();
         if let Some(gate) = gate {
-            gate.protect(piece, bucket, &self.site, self.accounts.origins);
+            gate.protect(piece, bucket, &self.site, self.accounts.labelling());
         }
         piece.mark(bucket, &mut self.accounts);
         piece.slot_mut(bucket).map(|slot| change(&mut slot.value))
@@ -60,7 +61,8 @@ where
         let record = match &gate {
             Some(gate) if gate.wants_put(bucket) => piece.slot(bucket).map(|slot| {
                 let (key, namespace) = (slot.key.clone(), slot.namespace.clone());
-                (key, namespace, piece.version(bucket, self.accounts.origins), piece.born(bucket))
+                let version = piece.version(bucket, self.accounts.labelling(), &Marks::new());
+                (key, namespace, version, piece.born(bucket))
             }),
             _ => None,
         };
@@ -100,12 +102,13 @@ where
     /// returned unless it moved to a snapshot that wants it.
     fn take(&mut self, hash: u64, bucket: usize, log: Log) -> Option<Slot<K, N, V>> {
         let (piece, mut gate) = self.access.parts();
-        let (born, version) = (piece.born(bucket), piece.version(bucket, self.accounts.origins));
+        let view = self.accounts.labelling();
+        let (born, version) = (piece.born(bucket), piece.version(bucket, view, &Marks::new()));
+        let newest = piece.newest_record(bucket, view);
         let slot = piece.slot(bucket)?;
         let removal = piece.find_removal(hash, &slot.key, &slot.namespace);
         let wanted = gate.as_ref().is_some_and(|gate| gate.wants_put(bucket));
         let name = (log == Log::Removal || wanted).then(|| (slot.key.clone(), slot.namespace.clone()));
-        let newest = piece.newest_record(bucket, self.accounts.origins);
         if let (Some(at), Some(gate)) = (removal, gate.as_deref_mut()) {
             gate.protect_tombstone(piece, at, &self.site);
         }
@@ -146,7 +149,7 @@ where
         let part = self.layout.part_of(place.shard);
         let site = Site { shard: place.shard, counters: &turn.counters };
         let (owner, listing) = self.shards.get_mut(place.shard)?.owner_mut(at)?;
-        let mut accounts = Accounts { turn, origins: &mut self.origins, part };
+        let mut accounts = Accounts { turn, origins: &mut self.origins, rewrites: &mut self.rewrites, part };
         if owner.is_free(&turn.clock) {
             let access = Access::Free(owner.write(&turn.clock)?);
             return Some(Change { access, accounts, site });
@@ -301,6 +304,7 @@ where
             self.discarded.append(&mut shard.take_pieces(seen_through));
         }
         self.origins.clear_counts();
+        self.rewrites.clear();
         self.len = 0;
         self.clears.add(None, turn.interval, turn.floor);
     }
@@ -327,6 +331,52 @@ where
                 if let Some(mut change) = self.change(Place { shard, hash: 0 }, at, turn) {
                     change.forget_removals_of(namespace);
                 }
+            }
+        }
+    }
+
+    /// Looks after a few pieces, one after the other: gives entries the labels of settled rewrites, drops cleared
+    /// pieces. Keeps what untouched pieces hold bounded; not for the pause of a freeze.
+    pub(crate) fn tidy(&mut self, pieces: usize, turn: &Turn) {
+        let discarded = self.discarded.len().saturating_sub(pieces);
+        self.discarded.truncate(discarded);
+        if self.rewrites.is_empty() {
+            return;
+        }
+        let oldest = self.oldest_open();
+        for _ in 0..pieces {
+            let (shard, at) = self.next_tidied;
+            let part = self.layout.part_of(shard.min(self.shards.len().saturating_sub(1)));
+            let Some(of) = self.shards.get_mut(shard) else {
+                self.next_tidied = (0, 0);
+                continue;
+            };
+            let Some((owner, _)) = of.owner_mut(at) else {
+                self.next_tidied = (shard + 1, 0);
+                continue;
+            };
+            self.next_tidied = (shard, at + 1);
+            let mut accounts =
+                Accounts { turn, origins: &mut self.origins, rewrites: &mut self.rewrites, part };
+            let mut guard = owner.lock(&turn.clock);
+            let (piece, gate) = guard.parts();
+            piece.take_marks(gate.take_marks(), &mut accounts, oldest);
+        }
+    }
+
+    /// Sets everything aside that open snapshots want, so that no writer needs this map any more. O(entries).
+    pub(crate) fn surrender(&mut self, turn: &Turn) {
+        for (number, shard) in self.shards.iter_mut().enumerate() {
+            let part = self.layout.part_of(number);
+            let site = Site { shard: number, counters: &turn.counters };
+            let mut at = 0;
+            while let Some((owner, _)) = shard.owner_mut(at) {
+                at += 1;
+                let mut accounts =
+                    Accounts { turn, origins: &mut self.origins, rewrites: &mut self.rewrites, part };
+                let mut guard = owner.lock(&turn.clock);
+                touch(&mut guard, &mut accounts, &self.opens, &site);
+                pay_and_free(&mut guard, &accounts, &site);
             }
         }
     }

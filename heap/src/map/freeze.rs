@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use lowtide_format::{Clear, FormatError, KeyGroupSet, RecordRun, StateDescriptor};
 
+use super::rewriting::RewritePass;
 use super::{Layout, StateMap};
 use crate::chain::{ClearFact, StateIndex, TombstoneTally};
 use crate::clears::Clears;
@@ -13,33 +14,35 @@ use crate::epochs::Epoch;
 use crate::error::HeapError;
 use crate::handover::Stamp;
 use crate::open::Open;
-use crate::origins::Origins;
+use crate::origins::{Origins, Part};
+use crate::overlay::{RewriteStart, Rewrites, SourceCounts};
+use crate::piece::Labelling;
 use crate::shard::{Listing, PieceReader};
 use crate::turn::{Counters, Turn};
 
 /// How many records a writer encodes before it lets the owner at the piece again.
-const BATCH: usize = 64;
+pub(super) const BATCH: usize = 64;
 
 /// What a state is told at a freeze.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FreezeFacts {
+pub(crate) struct FreezeFacts<'a> {
     pub(crate) stamp: Stamp,
-    /// The interval that the freeze ends or falls in.
-    pub(crate) epoch: Epoch,
     pub(crate) base: Option<Epoch>,
     /// The checkpoint, if the freeze ends the interval.
     pub(crate) cut: Option<lowtide_format::CheckpointId>,
-    pub(crate) rewrites: bool,
+    /// If entries may be written again.
+    pub(crate) rewrite: Option<&'a RewriteStart>,
 }
 
 /// One state as of a freeze.
 pub(crate) struct FrozenMap<K, N, V> {
-    open: Arc<Open<K, N, V>>,
-    descriptor: Arc<StateDescriptor>,
-    codecs: Arc<dyn StateCodecs<K, N, V>>,
-    layout: Layout,
-    listings: Arc<[Arc<Listing<K, N, V>>]>,
-    origins: Origins,
+    pub(super) open: Arc<Open<K, N, V>>,
+    pub(super) descriptor: Arc<StateDescriptor>,
+    pub(super) codecs: Arc<dyn StateCodecs<K, N, V>>,
+    pub(super) layout: Layout,
+    pub(super) listings: Arc<[Arc<Listing<K, N, V>>]>,
+    pub(super) origins: Origins,
+    pub(super) rewrites: Rewrites,
     clears: Clears<N>,
     entries: usize,
 }
@@ -64,6 +67,7 @@ pub(crate) trait Frozen: Send + Sync {
     fn descriptor(&self) -> &Arc<StateDescriptor>;
     fn entries(&self) -> usize;
     fn origins(&self) -> &Origins;
+    fn rewrites(&self) -> &Rewrites;
     /// Writes what one shard owes to the snapshot.
     fn write_shard(
         &self,
@@ -72,6 +76,17 @@ pub(crate) trait Frozen: Send + Sync {
         context: &WriteContext<'_>,
         output: ShardOutput<'_>,
     ) -> Result<(), HeapError>;
+    /// Writes the entries of one shard again whose segments are to be emptied; returns where they came from.
+    fn rewrite_shard(
+        &self,
+        shard: usize,
+        state: StateIndex,
+        context: &WriteContext<'_>,
+        pass: &RewritePass<'_>,
+        run: &mut RecordRun,
+    ) -> Result<SourceCounts, HeapError>;
+    /// No more entries of shards below `shard` are written again.
+    fn rewritten_below(&self, shard: usize);
     /// The clears after `base`, as records and as facts.
     fn clears(&self, base: Epoch, state: StateIndex) -> Result<Vec<(Clear, ClearFact)>, HeapError>;
     /// The snapshot wants no more.
@@ -85,7 +100,7 @@ where
     V: Clone + Send + Sync + 'static,
 {
     /// The synchronous phase: touches no entry and no shard.
-    pub(crate) fn freeze(&mut self, facts: FreezeFacts, turn: &Turn) -> FrozenMap<K, N, V> {
+    pub(crate) fn freeze(&mut self, facts: FreezeFacts<'_>, turn: &Turn) -> FrozenMap<K, N, V> {
         self.opens.retain(|open| !open.is_closed());
         self.clears.forget_through(turn.floor);
         if self.detached {
@@ -93,9 +108,12 @@ where
             self.listings.iter().for_each(|listing| listing.forget_detached(oldest));
             self.detached = oldest.is_some();
         }
-        let open = Arc::new(Open::new(facts.stamp, facts.epoch, facts.base, facts.rewrites));
+        let open = Arc::new(Open::new(facts.stamp, facts.base, facts.rewrite.is_some()));
         self.opens.push(Arc::clone(&open));
-        let origins = self.origins.clone();
+        let (origins, rewrites) = (self.origins.clone(), self.rewrites.clone());
+        if let Some(start) = facts.rewrite {
+            self.rewrites.begin(start);
+        }
         if let Some(id) = facts.cut {
             self.origins.freeze(id, facts.base);
         }
@@ -106,6 +124,7 @@ where
             layout: self.layout,
             listings: Arc::clone(&self.listings),
             origins,
+            rewrites,
             clears: self.clears.clone(),
             entries: self.len,
         }
@@ -118,17 +137,18 @@ impl<K, N, V> FrozenMap<K, N, V> {
         &self,
         piece: &PieceReader<K, N, V>,
         encoder: &mut Encoder<'_, K, N, V>,
-        counters: &Counters,
+        (part, counters): (Part, &Counters),
     ) -> Result<bool, HeapError> {
         let Some(mut guard) = piece.lock(self.open.stamp) else { return Ok(true) };
         let (piece, gate) = guard.parts();
-        let Some(owed) = gate.owed_to(piece, &self.open) else { return Ok(true) };
+        let Some((owed, marks)) = gate.owed_to(piece, &self.open) else { return Ok(true) };
+        let view = Labelling { origins: &self.origins, rewrites: &self.rewrites, part };
         let mut left = BATCH;
         let mut at = 0;
         while left > 0 {
             let Some(bucket) = owed.puts.next_from(at) else { break };
             if let Some(slot) = piece.slot(bucket) {
-                let age = Age { version: piece.version(bucket, &self.origins), born: piece.born(bucket) };
+                let age = Age { version: piece.version(bucket, view, marks), born: piece.born(bucket) };
                 encoder.put(Named::of(slot), &slot.value, age)?;
             }
             owed.puts.remove(bucket);
@@ -150,7 +170,7 @@ impl<K, N, V> FrozenMap<K, N, V> {
 
     fn write_pieces(
         &self,
-        listing: &Listing<K, N, V>,
+        (listing, part): (&Listing<K, N, V>, Part),
         context: &WriteContext<'_>,
         encoder: &mut Encoder<'_, K, N, V>,
     ) -> Result<(), HeapError> {
@@ -158,7 +178,7 @@ impl<K, N, V> FrozenMap<K, N, V> {
             let visit = listing.visit(self.open.stamp, self.open.base);
             context.counters.add_pieces_visited(visit.pieces.len() as u64);
             for piece in &visit.pieces {
-                while !self.write_batch(piece, encoder, context.counters)? {
+                while !self.write_batch(piece, encoder, (part, context.counters))? {
                     if (context.cancelled)() {
                         return Err(HeapError::Cancelled);
                     }
@@ -190,6 +210,25 @@ where
         &self.origins
     }
 
+    fn rewrites(&self) -> &Rewrites {
+        &self.rewrites
+    }
+
+    fn rewrite_shard(
+        &self,
+        shard: usize,
+        state: StateIndex,
+        context: &WriteContext<'_>,
+        pass: &RewritePass<'_>,
+        run: &mut RecordRun,
+    ) -> Result<SourceCounts, HeapError> {
+        self.rewrite_pieces(shard, state, context, pass, run)
+    }
+
+    fn rewritten_below(&self, shard: usize) {
+        self.open.rewritten_below(shard);
+    }
+
     fn write_shard(
         &self,
         shard: usize,
@@ -207,7 +246,7 @@ where
             run: output.run,
             tally: output.tally,
         });
-        self.write_pieces(listing, context, &mut encoder)?;
+        self.write_pieces((listing, self.layout.part_of(shard)), context, &mut encoder)?;
         for record in self.open.take(shard) {
             encoder.aside(&record)?;
         }

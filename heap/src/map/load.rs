@@ -8,8 +8,11 @@ use lowtide_format::{DecodeLimits, FormatError, KeyGroup, StateDescriptor};
 use super::{Place, StateMap};
 use crate::codecs::{EncodedEntry, Raw, StateCodecs};
 use crate::epochs::Epoch;
+use crate::handover::Stamp;
+use crate::lineage::Settlement;
 use crate::origins::{Label, Origins};
-use crate::piece::Slot;
+use crate::overlay::MarkedBy;
+use crate::piece::{LoadedOrigin, Slot};
 use crate::turn::Turn;
 
 /// A restored put.
@@ -53,22 +56,21 @@ where
         if self.find(place, |it| it.key == key && it.namespace == namespace).is_some() {
             return Ok(false);
         }
-        self.insert_loaded(place, Slot { key, namespace, value }, (loaded.label, loaded.born), turn);
+        let origin = LoadedOrigin { label: loaded.label, born: loaded.born, marks: MarkedBy::new() };
+        self.insert_loaded(place, Slot { key, namespace, value }, &origin, turn);
+        self.origins.add(origin.label, self.layout.part_of(place.shard), 1);
         Ok(true)
     }
 
-    fn insert_loaded(&mut self, place: Place, slot: Slot<K, N, V>, origin: (Label, Epoch), turn: &Turn) {
+    fn insert_loaded(&mut self, place: Place, slot: Slot<K, N, V>, origin: &LoadedOrigin, turn: &Turn) {
         let codecs = Arc::clone(&self.codecs);
-        let part = self.layout.part_of(place.shard);
         let Some(shard) = self.shards.get_mut(place.shard) else { return };
         let hash_of = |slot: &Slot<K, N, V>| Self::hash_of_slot(&*codecs, slot);
         let Some(at) = shard.make_room(place.hash, turn, hash_of) else { return };
         // Nothing is owed while a map is being loaded: no snapshot of it exists.
         let owner = shard.owner_mut(at).and_then(|(owner, _)| owner.write(&turn.clock));
         if let Some(piece) = owner {
-            let (label, born) = origin;
-            piece.insert_restored(place.hash, slot, label, born);
-            self.origins.add(label, part, 1);
+            piece.insert_restored(place.hash, slot, origin);
             self.len += 1;
         }
     }
@@ -79,13 +81,13 @@ where
 }
 
 impl StateMap<Raw, Raw, Raw> {
-    /// The same state with its types. Open snapshots keep the map of bytes for themselves, as it was.
+    /// The same state with its types. What open snapshots want of this map is set aside for them. O(entries).
     ///
     /// # Errors
     ///
     /// If a part cannot be decoded; this map is as before.
     pub(crate) fn typed<K, N, V>(
-        &self,
+        &mut self,
         descriptor: Arc<StateDescriptor>,
         codecs: Arc<dyn StateCodecs<K, N, V>>,
         turn: &Turn,
@@ -97,9 +99,8 @@ impl StateMap<Raw, Raw, Raw> {
     {
         let mut typed = StateMap::new(descriptor, codecs, self.layout);
         let limits = DecodeLimits { bytes_max: u64::MAX };
-        let mut origins = self.origins.clone();
-        origins.clear_counts();
-        typed.origins = origins;
+        self.surrender(turn);
+        (typed.origins, typed.rewrites) = (self.origins.clone(), self.rewrites.clone());
         for (shard, untyped) in self.shards.iter().enumerate() {
             for piece in untyped.pieces() {
                 for bucket in piece.occupied().ones() {
@@ -107,8 +108,7 @@ impl StateMap<Raw, Raw, Raw> {
                     let entry = encoded(slot);
                     let (key, namespace, value) = typed.codecs.decode(entry, limits)?;
                     let place = Place { shard, hash: Self::hash_of_slot(&*self.codecs, slot) };
-                    let origin = (piece.label(bucket), piece.born(bucket));
-                    typed.insert_loaded(place, Slot { key, namespace, value }, origin, turn);
+                    typed.insert_loaded(place, Slot { key, namespace, value }, &piece.origin(bucket), turn);
                 }
             }
         }
@@ -127,9 +127,13 @@ pub(crate) trait AnyState: Send + Sync {
     fn descriptor(&self) -> &Arc<StateDescriptor>;
     fn len(&self) -> usize;
     fn origins_left(&self) -> usize;
-    fn freeze(&mut self, facts: super::FreezeFacts, turn: &Turn) -> Box<dyn super::Frozen>;
+    fn freeze(&mut self, facts: super::FreezeFacts<'_>, turn: &Turn) -> Box<dyn super::Frozen>;
     fn load(&mut self, loaded: Loaded<'_>, turn: &Turn, limits: DecodeLimits) -> Result<bool, FormatError>;
     fn origins_mut(&mut self) -> &mut Origins;
+    /// Rewrites that are in the chain of every possible base, and in none; `state` is the state's own index.
+    fn settle(&mut self, settlement: &Settlement, at: Stamp, state: usize);
+    /// Gives a few pieces the labels that settled rewrites have for their entries.
+    fn tidy(&mut self, pieces: usize, turn: &Turn);
     fn held(&self) -> usize;
     fn memory_bytes(&self) -> usize;
     fn check_invariants(&self);
@@ -161,7 +165,7 @@ where
         self.origins.left()
     }
 
-    fn freeze(&mut self, facts: super::FreezeFacts, turn: &Turn) -> Box<dyn super::Frozen> {
+    fn freeze(&mut self, facts: super::FreezeFacts<'_>, turn: &Turn) -> Box<dyn super::Frozen> {
         Box::new(self.freeze(facts, turn))
     }
 
@@ -171,6 +175,17 @@ where
 
     fn origins_mut(&mut self) -> &mut Origins {
         self.origins_mut()
+    }
+
+    fn settle(&mut self, settlement: &Settlement, at: Stamp, state: usize) {
+        for epoch in &settlement.settled {
+            self.rewrites.settle(*epoch, at, state, &mut self.origins);
+        }
+        settlement.forgotten.iter().for_each(|epoch| self.rewrites.forget(*epoch));
+    }
+
+    fn tidy(&mut self, pieces: usize, turn: &Turn) {
+        self.tidy(pieces, turn);
     }
 
     fn held(&self) -> usize {

@@ -195,7 +195,8 @@ impl Job {
 
 fn run(mode: BaseMode, key_groups: u16, steps: &[Step]) {
     let harness = Harness::new(options(key_groups, mode));
-    let mut job = Job { harness, mode, acknowledged: Vec::new(), completed: None, newest_written: None, policy: None };
+    let mut job =
+        Job { harness, mode, acknowledged: Vec::new(), completed: None, newest_written: None, policy: None };
     for step in steps {
         job.play(step);
         job.harness.backend.check_invariants();

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 
 use super::{Piece, Slot, table_hash};
 use crate::bitmap::Bitmap;
+use crate::epochs::Epoch;
 use crate::owed::Gate;
 
 /// The lowest bit of a hash that the directory of a shard looks at: above the bits that tell the key group.
@@ -65,6 +66,8 @@ impl<K, N, V> Piece<K, N, V> {
     fn fresh(&self, gate: &Gate<K, N, V>, capacity: usize, depth: u32) -> Owing<K, N, V> {
         let mut piece = Self::new(capacity, depth, self.interval);
         let room = Bitmap::with_room(piece.buckets());
+        piece.rebuilds = self.rebuilds.wrapping_add(1);
+        piece.marks = self.marks.iter().map(|(epoch, _)| (*epoch, Bitmap::default())).collect();
         piece.older = self.older.iter().map(|(epoch, _)| (*epoch, room.clone())).collect::<SmallVec<_>>();
         (piece, gate.with_nothing_owed())
     }
@@ -82,11 +85,17 @@ impl<K, N, V> Piece<K, N, V> {
         if self.dirty.contains(bucket) {
             piece.dirty.insert(new_bucket);
         }
-        for ((_, from), (_, to)) in self.older.iter().zip(&mut piece.older) {
-            if from.contains(bucket) {
-                to.insert(new_bucket);
-            }
-        }
+        carry(&self.older, &mut piece.older, bucket, new_bucket);
+        carry(&self.marks, &mut piece.marks, bucket, new_bucket);
         gate.carry_put(bucket, owing, new_bucket);
+    }
+}
+
+/// Carries a bucket of some sets over to the sets of the same epochs.
+pub(crate) fn carry(from: &[(Epoch, Bitmap)], to: &mut [(Epoch, Bitmap)], bucket: usize, new_bucket: usize) {
+    for ((_, from), (_, to)) in from.iter().zip(to) {
+        if from.contains(bucket) {
+            to.insert(new_bucket);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The segments of one snapshot, one after the other.
+//! The segments of one snapshot: those of its delta one after the other, and beside them one of survivors.
 //!
 //! Owns: in which order shards are encoded and where a segment is cut. Does not own: which records a shard owes.
 
@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use lowtide_format::{CheckpointId, KeyGroup, RecordRun, SegmentWriter, StateDescriptor};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
+use super::work::RewriteWork;
 use super::{Output, SegmentSink, SnapshotParts, WriteOptions, WriteReport};
 use crate::chain::{ClearFact, SegmentFacts, SegmentNumber, StateIndex, TombstoneTally};
 use crate::encode::{Resolver, Tombstones};
@@ -15,6 +16,8 @@ use crate::epochs::Epoch;
 use crate::error::HeapError;
 use crate::lineage::Home;
 use crate::map::{ShardOutput, WriteContext};
+use crate::overlay::{Outcome, SourceCounts};
+use crate::rewrite::Survivors;
 
 /// A segment that is being written.
 struct OpenSegment {
@@ -23,20 +26,37 @@ struct OpenSegment {
     tally: TombstoneTally,
     clears: Vec<ClearFact>,
     states: Vec<StateIndex>,
+    /// Encoded bytes of its records, before compression.
+    record_bytes: u64,
+}
+
+/// The records of one key group and state.
+struct EncodedRun {
+    delta: RecordRun,
+    tally: TombstoneTally,
+    /// Survivors, if they go to a segment of their own.
+    cold: RecordRun,
+    again: SourceCounts,
+    again_bytes: u64,
 }
 
 /// The records of one key group, by state.
-type EncodedShard = Vec<(RecordRun, TombstoneTally)>;
+type EncodedShard = Vec<EncodedRun>;
 
-/// Writes the segments of a snapshot's delta.
+/// Writes the segments of a snapshot.
 pub(super) struct SegmentSeries<'a, 's> {
     parts: &'a SnapshotParts,
     options: &'a WriteOptions,
     sink: &'a mut SegmentSink<'s>,
     open: Option<OpenSegment>,
+    cold: Option<OpenSegment>,
     output: Output,
     /// The segment of each part of the key groups so far.
     of_parts: Vec<SegmentNumber>,
+    /// A segment is also closed once it has so many bytes before compression.
+    part_bytes: Option<u64>,
+    again: Vec<SourceCounts>,
+    survivors: Survivors,
 }
 
 impl<'a, 's> SegmentSeries<'a, 's> {
@@ -46,27 +66,25 @@ impl<'a, 's> SegmentSeries<'a, 's> {
         sink: &'a mut SegmentSink<'s>,
     ) -> Self {
         let (facts, summaries, report) = (Vec::new(), Vec::new(), WriteReport::default());
-        let output = Output { facts, summaries, delta: None, report };
-        Self { parts, options, sink, open: None, output, of_parts: Vec::new() }
+        let output = Output { facts, summaries, delta: None, again: None, report };
+        let again = vec![SourceCounts::new(); parts.states.len()];
+        let (of_parts, survivors) = (Vec::new(), Survivors::default());
+        Self {
+            parts,
+            options,
+            sink,
+            open: None,
+            cold: None,
+            output,
+            of_parts,
+            part_bytes: None,
+            again,
+            survivors,
+        }
     }
 
     fn id(&self) -> CheckpointId {
         self.parts.id
-    }
-
-    fn open(&mut self) -> Result<&mut OpenSegment, HeapError> {
-        let open = match self.open.take() {
-            Some(open) => open,
-            None => {
-                let states: Vec<StateDescriptor> =
-                    self.parts.states.iter().map(|state| (**state.descriptor()).clone()).collect();
-                let number = SegmentNumber(self.parts.segments.fetch_add(1, Ordering::Relaxed));
-                let writer = SegmentWriter::new(self.id(), states, self.options.segment)?;
-                let (tally, clears, states) = (TombstoneTally::new(), Vec::new(), Vec::new());
-                OpenSegment { number, writer, tally, clears, states }
-            }
-        };
-        Ok(self.open.insert(open))
     }
 
     /// Writes the clears after `base`, one record per scope.
@@ -74,7 +92,7 @@ impl<'a, 's> SegmentSeries<'a, 's> {
         let parts = self.parts;
         for (index, state) in parts.states.iter().enumerate() {
             for (record, fact) in state.clears(base, StateIndex(index as u16))? {
-                let open = self.open()?;
+                let open = opened(&mut self.open, parts, self.options)?;
                 open.writer.clear(record)?;
                 open.clears.push(fact);
             }
@@ -82,11 +100,12 @@ impl<'a, 's> SegmentSeries<'a, 's> {
         Ok(())
     }
 
-    /// Writes what all shards owe, in the order of key groups.
+    /// Writes what all shards owe, in the order of key groups, and what `work` says is to be written again.
     pub(super) fn write_shards(
         &mut self,
         resolver: &Resolver,
         tombstones: Tombstones,
+        work: Option<&RewriteWork<'_>>,
     ) -> Result<(), HeapError> {
         let cancel = self.options.cancel.clone();
         let cancelled = move || cancel.is_cancelled();
@@ -95,7 +114,8 @@ impl<'a, 's> SegmentSeries<'a, 's> {
         let shards = parts.layout.range.len() as usize;
         let at_a_time = self.options.parallelism.max(1);
         let block_bytes = self.options.segment.block_bytes;
-        let encode = |shard: usize| encode_shard(parts, shard, &context, block_bytes);
+        self.survivors = work.map_or(Survivors::Apart, |work| work.survivors);
+        let encode = |shard: usize| encode_shard(parts, shard, (&context, block_bytes), work);
         let mut next = 0;
         while next < shards {
             let batch = next..(next + at_a_time).min(shards);
@@ -105,6 +125,9 @@ impl<'a, 's> SegmentSeries<'a, 's> {
             } else {
                 batch.clone().into_par_iter().map(encode).collect()
             };
+            if work.is_some() {
+                parts.states.iter().for_each(|state| state.rewritten_below(next));
+            }
             for (shard, records) in batch.zip(encoded?) {
                 self.append(shard, &records)?;
                 self.end_shard(shard)?;
@@ -118,16 +141,46 @@ impl<'a, 's> SegmentSeries<'a, 's> {
 
     fn append(&mut self, shard: usize, records: &EncodedShard) -> Result<(), HeapError> {
         let key_group = KeyGroup(self.parts.layout.range.start().0 + shard as u16);
-        for (index, (run, tally)) in records.iter().enumerate().filter(|(_, (run, _))| !run.is_empty()) {
-            let state = StateIndex(index as u16);
-            let open = self.open()?;
-            open.writer.append(key_group, state.0, run)?;
-            open.tally.merge(tally);
-            if let Err(at) = open.states.binary_search(&state) {
-                open.states.insert(at, state);
+        self.estimate_parts(records);
+        for (index, run) in records.iter().enumerate() {
+            let place = (key_group, StateIndex(index as u16));
+            if !run.delta.is_empty() {
+                let open = opened(&mut self.open, self.parts, self.options)?;
+                open.append(place, &run.delta)?;
+                open.tally.merge(&run.tally);
+            }
+            if !run.cold.is_empty() {
+                opened(&mut self.cold, self.parts, self.options)?.append(place, &run.cold)?;
+            }
+            let report = &mut self.output.report;
+            report.rewritten_bytes += run.again_bytes;
+            for (source, count) in &run.again {
+                report.rewritten += u64::from(*count);
+                if let Some(again) = self.again.get_mut(index) {
+                    *again.entry(*source).or_default() += count;
+                }
             }
         }
         Ok(())
+    }
+
+    /// A checkpoint without a base is cut so that its segments can die one by one: by what the first records weigh.
+    fn estimate_parts(&mut self, records: &EncodedShard) {
+        let Some(policy) = &self.parts.policy else { return };
+        if self.part_bytes.is_some() || self.parts.base.is_some() {
+            return;
+        }
+        let (mut puts, mut bytes) = (0, 0);
+        for run in records {
+            let totals = run.delta.totals();
+            puts += totals.puts;
+            bytes += totals.put_bytes;
+        }
+        if puts > 0 {
+            let entries: u64 = self.parts.states.iter().map(|state| state.entries() as u64).sum();
+            let all = u128::from(bytes) * u128::from(entries) / u128::from(puts);
+            self.part_bytes = policy.part_bytes(u64::try_from(all).unwrap_or(u64::MAX));
+        }
     }
 
     /// After the last shard of a part the segment may be cut.
@@ -142,16 +195,18 @@ impl<'a, 's> SegmentSeries<'a, 's> {
         // A part without records has no entry whose home would be asked for.
         let number = self.open.as_ref().map(|open| open.number).or(newest);
         self.of_parts.push(number.unwrap_or_default());
-        let large = |open: &OpenSegment| open.writer.bytes_written() >= self.options.segment_bytes_max;
+        let (bytes_max, part_bytes) = (self.options.segment_bytes_max, self.part_bytes.unwrap_or(u64::MAX));
+        let large =
+            |open: &OpenSegment| open.writer.bytes_written() >= bytes_max || open.record_bytes >= part_bytes;
         if self.open.as_ref().is_some_and(large) {
-            self.close()?;
+            let open = self.open.take();
+            self.close(open, false)?;
         }
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), HeapError> {
-        let Some(open) = self.open.take() else { return Ok(()) };
-        let OpenSegment { number, writer, tally, clears, states } = open;
+    fn close(&mut self, open: Option<OpenSegment>, cold: bool) -> Result<(), HeapError> {
+        let Some(OpenSegment { number, writer, tally, clears, states, .. }) = open else { return Ok(()) };
         let finished = writer.finish()?;
         let summary = finished.summary;
         let totals = summary.totals;
@@ -159,7 +214,7 @@ impl<'a, 's> SegmentSeries<'a, 's> {
             number,
             checkpoint: self.id(),
             file: None,
-            cold: false,
+            cold,
             puts: totals.puts,
             put_bytes: totals.put_bytes,
             tombstone_bytes: totals.tombstone_bytes,
@@ -177,31 +232,88 @@ impl<'a, 's> SegmentSeries<'a, 's> {
         (self.sink)(finished).map_err(|source| HeapError::Sink { source: Arc::from(source) })
     }
 
-    /// Completes the last segment.
+    /// Completes the last segments.
     pub(super) fn finish(mut self) -> Result<Output, HeapError> {
-        self.close()?;
+        let open = self.open.take();
+        self.close(open, false)?;
         self.output.delta = match self.output.facts.as_slice() {
             [] => None,
             [one] => Some(Home::Whole(one.number)),
-            _ => Some(Home::Parts(self.of_parts.into())),
+            _ => Some(Home::Parts(self.of_parts.as_slice().into())),
         };
+        let cold = self.cold.take();
+        let apart = cold.as_ref().map(|cold| Home::Whole(cold.number));
+        self.close(cold, true)?;
+        let target = match self.survivors {
+            Survivors::Apart => apart,
+            Survivors::WithDelta => self.output.delta.clone(),
+        };
+        if self.output.report.rewritten > 0 {
+            self.output.again = target.map(|target| Outcome { target, of_states: self.again });
+        }
         Ok(self.output)
+    }
+}
+
+/// The segment that is open, begun if need be.
+fn opened<'o>(
+    slot: &'o mut Option<OpenSegment>,
+    parts: &SnapshotParts,
+    options: &WriteOptions,
+) -> Result<&'o mut OpenSegment, HeapError> {
+    let open = match slot.take() {
+        Some(open) => open,
+        None => {
+            let states: Vec<StateDescriptor> =
+                parts.states.iter().map(|state| (**state.descriptor()).clone()).collect();
+            let number = SegmentNumber(parts.segments.fetch_add(1, Ordering::Relaxed));
+            let writer = SegmentWriter::new(parts.id, states, options.segment)?;
+            let (tally, clears, states) = (TombstoneTally::new(), Vec::new(), Vec::new());
+            OpenSegment { number, writer, tally, clears, states, record_bytes: 0 }
+        }
+    };
+    Ok(slot.insert(open))
+}
+
+impl OpenSegment {
+    fn append(
+        &mut self,
+        (key_group, state): (KeyGroup, StateIndex),
+        run: &RecordRun,
+    ) -> Result<(), HeapError> {
+        self.writer.append(key_group, state.0, run)?;
+        self.record_bytes += run.len() as u64;
+        if let Err(at) = self.states.binary_search(&state) {
+            self.states.insert(at, state);
+        }
+        Ok(())
     }
 }
 
 fn encode_shard(
     parts: &SnapshotParts,
     shard: usize,
-    context: &WriteContext<'_>,
-    block_bytes: usize,
+    (context, block_bytes): (&WriteContext<'_>, usize),
+    work: Option<&RewriteWork<'_>>,
 ) -> Result<EncodedShard, HeapError> {
     let mut records = Vec::with_capacity(parts.states.len());
     for (index, state) in parts.states.iter().enumerate() {
-        let mut run = RecordRun::new(parts.id, block_bytes);
-        let mut tally = TombstoneTally::new();
-        let output = ShardOutput { run: &mut run, tally: &mut tally };
-        state.write_shard(shard, StateIndex(index as u16), context, output)?;
-        records.push((run, tally));
+        let new_run = || RecordRun::new(parts.id, block_bytes);
+        let (tally, again) = (TombstoneTally::new(), SourceCounts::new());
+        let mut run = EncodedRun { delta: new_run(), tally, cold: new_run(), again, again_bytes: 0 };
+        let number = StateIndex(index as u16);
+        let output = ShardOutput { run: &mut run.delta, tally: &mut run.tally };
+        state.write_shard(shard, number, context, output)?;
+        if let Some(work) = work {
+            let target = match work.survivors {
+                Survivors::Apart => &mut run.cold,
+                Survivors::WithDelta => &mut run.delta,
+            };
+            let before = target.len();
+            run.again = state.rewrite_shard(shard, number, context, &work.pass(), target)?;
+            run.again_bytes = (target.len() - before) as u64;
+        }
+        records.push(run);
     }
     Ok(records)
 }

@@ -1,0 +1,97 @@
+//! What a snapshot is to write again, by the policy's plan.
+//!
+//! Owns: asking the policy. Does not own: the decision (`rewrite`), finding the entries (`map`).
+
+use lowtide_format::KeyGroupSet;
+
+use super::SnapshotParts;
+use super::moves::Moves;
+use crate::chain::{ClearFact, SegmentNumber, StateIndex};
+use crate::epochs::Epoch;
+use crate::error::HeapError;
+use crate::lineage::BaseFacts;
+use crate::map::{Budget, RewritePass};
+use crate::origins::Origin;
+use crate::overlay::Outcome;
+use crate::rewrite::{ChainStats, DeltaFigures, StatsRequest, Survivors};
+
+/// A plan that is being carried out.
+pub(super) struct RewriteWork<'a> {
+    base: &'a BaseFacts,
+    epoch: Epoch,
+    earlier: Vec<(Epoch, std::sync::Arc<Outcome>)>,
+    victims: Vec<SegmentNumber>,
+    budget: Budget,
+    pub(super) survivors: Survivors,
+}
+
+impl<'a> RewriteWork<'a> {
+    /// Asks the policy; `None` if nothing is to be written again.
+    pub(super) fn plan(parts: &'a SnapshotParts) -> Result<Option<Self>, HeapError> {
+        let (Some(base), Some(policy), Some(_)) = (&parts.base, &parts.policy, &parts.rewrite) else {
+            return Ok(None);
+        };
+        let moves = Moves::of(parts);
+        let mut clears: Vec<ClearFact> = Vec::new();
+        for (index, state) in parts.states.iter().enumerate() {
+            let of_state = state.clears(base.epoch, StateIndex(index as u16))?;
+            clears.extend(of_state.into_iter().map(|(_, fact)| fact));
+        }
+        let stats = ChainStats::new(&StatsRequest {
+            id: parts.id,
+            base: &base.written.chain,
+            live: &moves.live_puts(),
+            delta: delta_figures(parts, base),
+            clears: &clears,
+            completed: &parts.completed,
+            indexed: &[],
+            key_groups: &KeyGroupSet::from(parts.layout.range),
+        });
+        let plan = policy.plan(&stats);
+        if plan.victims.is_empty() {
+            return Ok(None);
+        }
+        let bytes_of = |victim: &SegmentNumber| {
+            stats
+                .segments
+                .iter()
+                .find(|segment| segment.number == *victim)
+                .map_or(0, |segment| segment.live_bytes)
+        };
+        let before_last =
+            plan.victims.split_last().map_or(0, |(_, before)| before.iter().map(bytes_of).sum());
+        let of_last = plan.budget_bytes.saturating_sub(before_last);
+        Ok(Some(Self {
+            base,
+            epoch: parts.epoch,
+            earlier: moves.earlier,
+            budget: Budget::new(plan.budget_bytes, of_last),
+            victims: plan.victims,
+            survivors: plan.survivors,
+        }))
+    }
+
+    pub(super) fn pass(&self) -> RewritePass<'_> {
+        RewritePass {
+            epoch: self.epoch,
+            base: self.base,
+            earlier: &self.earlier,
+            victims: &self.victims,
+            budget: &self.budget,
+        }
+    }
+}
+
+/// The delta as far as the counters tell it: the number of puts is exact, their bytes are estimated by the mean put
+/// of the chain.
+fn delta_figures(parts: &SnapshotParts, base: &BaseFacts) -> DeltaFigures {
+    let is_new = |origin: &Origin| origin.home.is_none() && origin.version > base.epoch;
+    let rows = parts.states.iter().flat_map(|state| state.origins().rows());
+    let new = rows.filter(|(_, origin, _)| is_new(origin));
+    let puts: u64 = new.flat_map(|(_, _, counts)| counts).map(|count| u64::from(*count)).sum();
+    let elements = base.written.chain.elements();
+    let known: u64 = elements.iter().map(|element| element.facts.puts).sum();
+    let bytes: u64 = elements.iter().map(|element| element.facts.put_bytes).sum();
+    let put_bytes = if known == 0 { 0 } else { u128::from(bytes) * u128::from(puts) / u128::from(known) };
+    DeltaFigures { puts, put_bytes: u64::try_from(put_bytes).unwrap_or(u64::MAX), tombstone_bytes: 0 }
+}
