@@ -31,6 +31,7 @@ use lowtide_heap::chain::SegmentNumber;
 use lowtide_heap::rewrite::{ChainStats, RewritePlan, RewritePolicy, Survivors};
 
 pub use figures::{CheckpointFigures, SimulateReport};
+pub use map::Change;
 pub use run::{Simulation, simulate};
 pub use workload::{Purge, Workload};
 

@@ -30,6 +30,30 @@ struct Key {
     written: Option<CheckpointId>,
 }
 
+/// One change of a simulated map, to be made on another one as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The key is put into the namespace, 0 unless windows are simulated.
+    Put {
+        /// The key.
+        key: u32,
+        /// The window.
+        namespace: u32,
+    },
+    /// The key is removed if it is there.
+    Remove {
+        /// The key.
+        key: u32,
+        /// The window.
+        namespace: u32,
+    },
+    /// The namespace is emptied.
+    Clear {
+        /// The window.
+        namespace: u32,
+    },
+}
+
 /// What one segment holds, in the order of writing.
 #[derive(Clone, Debug)]
 struct Segment {
@@ -60,9 +84,27 @@ pub(super) struct AccountedMap {
     removals: HashMap<u32, TombstoneSpan>,
     clears: Vec<u32>,
     segments: HashMap<SegmentNumber, Segment>,
+    /// The changes made, if somebody wants them.
+    recorded: Option<Vec<Change>>,
 }
 
 impl AccountedMap {
+    /// Records the changes from now on.
+    pub(super) fn record(&mut self) {
+        self.recorded = Some(Vec::new());
+    }
+
+    /// The changes recorded since the last call; none unless they are recorded.
+    pub(super) fn take_recorded(&mut self) -> Vec<Change> {
+        self.recorded.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn note(&mut self, change: Change) {
+        if let Some(recorded) = &mut self.recorded {
+            recorded.push(change);
+        }
+    }
+
     fn key(&mut self, key: u32) -> &mut Key {
         let place = key as usize;
         if self.keys.len() <= place {
@@ -88,6 +130,7 @@ impl AccountedMap {
     }
 
     pub(super) fn put(&mut self, key: u32, namespace: u32) {
+        self.note(Change::Put { key, namespace });
         let inherited = self.removals.get(&key).map(|span| span.oldest);
         let slot = self.key(key);
         let home = std::mem::replace(&mut slot.home, Home::Changed);
@@ -106,8 +149,10 @@ impl AccountedMap {
 
     pub(super) fn remove(&mut self, key: u32) {
         let slot = self.key(key);
+        let namespace = slot.namespace;
         let home = std::mem::take(&mut slot.home);
         let (born, written) = (slot.born.take(), slot.written.take());
+        self.note(Change::Remove { key, namespace });
         if !self.leave_home(home) {
             return;
         }
@@ -138,6 +183,7 @@ impl AccountedMap {
             }
         }
         self.clears.push(namespace);
+        self.note(Change::Clear { namespace });
     }
 
     /// How many keys changed since the last checkpoint and are present.

@@ -11,7 +11,7 @@ use lowtide_heap::rewrite::{ChainStats, DeltaFigures, RewritePlan, RewritePolicy
 
 use super::SimulateOptions;
 use super::figures::{self, CheckpointFigures, SimulateReport};
-use super::map::{AccountedMap, Frozen};
+use super::map::{AccountedMap, Change, Frozen};
 use super::workload::Changes;
 
 /// The only state that is simulated.
@@ -91,6 +91,16 @@ impl Simulation {
         chain.check_invariants(Some(self.map.entries()));
         self.adopt(chain, &mut row);
         row
+    }
+
+    /// Records the changes from now on, for [`Simulation::take_changes`].
+    pub fn record_changes(&mut self) {
+        self.map.record();
+    }
+
+    /// The changes made since the last call, in order; none unless they are recorded.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        self.map.take_recorded()
     }
 
     /// Sums up the rows of all checkpoints so far.

@@ -81,6 +81,25 @@ fn a_state_that_changes_as_a_whole_is_its_newest_delta() {
 }
 
 #[test]
+fn removals_leave_tombstones_only_as_long_as_their_matter_is_listed() {
+    let report = simulate(&small(Workload::Churn { removed: 0.5 }), &space(2.0));
+    assert!(report.tombstones_live_peak > 0, "{report:?}");
+    assert!(report.tombstones <= report.removed, "{report:?}");
+    assert!(report.space_mean <= 2.0, "{report:?}");
+}
+
+#[test]
+fn changes_are_handed_out_in_order_once_they_are_recorded() {
+    let mut simulation = Simulation::new(SimulateOptions { keys: 3, ..small(Workload::Append) });
+    simulation.record_changes();
+    let _ = simulation.checkpoint(&Never);
+    let put = |key| Change::Put { key, namespace: 0 };
+    assert_eq!(simulation.take_changes(), [put(0), put(1), put(2)]);
+    let _ = simulation.checkpoint(&Never);
+    assert_eq!(simulation.take_changes(), [put(3)]);
+}
+
+#[test]
 fn appended_records_stay_where_they_are() {
     let report = simulate(&small(Workload::Append), &space(2.0));
     assert_eq!((report.write_amplification, report.space_peak), (1.0, 1.0));

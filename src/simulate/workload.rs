@@ -23,6 +23,11 @@ pub enum Workload {
         /// The exponent, 0.99 in the usual benchmarks.
         exponent: f64,
     },
+    /// Keys drawn alike are put, or removed; as many draws as keys that change elsewhere.
+    Churn {
+        /// Share of the draws that removes, 0 to 1.
+        removed: f64,
+    },
     /// New keys come and leave three checkpoints later; nothing else is in the map.
     Windows {
         /// How they leave.
@@ -91,6 +96,16 @@ impl Changes {
             Workload::Windows { purge } => self.slide(map, purge),
             _ if first => self.insert(map, self.keys),
             Workload::Append => self.insert(map, self.per_checkpoint),
+            Workload::Churn { removed } => {
+                for _ in 0..self.per_checkpoint {
+                    let key = self.draw();
+                    if self.random.share() < removed {
+                        map.remove(key);
+                    } else {
+                        map.put(key, 0);
+                    }
+                }
+            }
             Workload::AllUpdated => (0..self.keys).for_each(|key| map.put(key, 0)),
             Workload::Uniform | Workload::Hot { .. } | Workload::Zipf { .. } => {
                 while map.changed() < self.per_checkpoint as usize {
