@@ -18,6 +18,7 @@ mod attempt;
 mod background;
 mod builder;
 mod checkpoint;
+mod cleaning;
 mod control;
 mod figures;
 mod reading;
@@ -29,12 +30,12 @@ mod steps;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lowtide_format::{CheckpointId, Key, Namespace, Store, Value};
+use lowtide_format::{CheckpointId, Key, Namespace, ObjectName, Store, Value};
 use lowtide_heap::HeapBackend;
 
 use crate::backend::Backend;
 use crate::clock::Clock;
-use crate::coordinator::{Coordinator, UploadIdSource};
+use crate::coordinator::{Coordinator, Deleter, UploadIdSource};
 use crate::error::{Error, Result};
 use attempt::Attempt;
 use steps::Held;
@@ -55,11 +56,14 @@ pub(crate) struct Subtask<B: Backend> {
     pub(crate) backend: B,
     /// By id; an attempt leaves when its checkpoint completes or is aborted.
     attempts: BTreeMap<CheckpointId, Attempt<B::Snapshot>>,
+    /// What it has acknowledged for checkpoints that were aborted: may be a base in mode `Acknowledged`, and is known
+    /// to nobody else once the coordinator is lost.
+    unconfirmed: BTreeMap<CheckpointId, Vec<ObjectName>>,
 }
 
 impl<B: Backend> Subtask<B> {
     fn new(backend: B) -> Self {
-        Self { backend, attempts: BTreeMap::new() }
+        Self { backend, attempts: BTreeMap::new(), unconfirmed: BTreeMap::new() }
     }
 }
 
@@ -112,6 +116,10 @@ pub struct Job<B: Backend = HeapBackend> {
     last_triggered: Option<CheckpointId>,
     /// What acknowledged parts of pending checkpoints said, for the figures.
     parts: BTreeMap<CheckpointId, figures::Parts>,
+    /// What lost coordinators had decided to delete and had not deleted yet.
+    retired: Vec<Deleter>,
+    /// The deletions that run in the background.
+    deleting: Option<tokio::task::JoinHandle<()>>,
     /// How much checkpoints completed by this process have rewritten.
     rewritten: BTreeMap<CheckpointId, u64>,
     /// The checkpoint it was restored from.

@@ -159,6 +159,12 @@ impl<B: Backend> JobBuilder<B> {
         self
     }
 
+    /// See [`JobOptions::deletions`].
+    pub fn deletions(mut self, deletions: Deletions) -> Self {
+        self.options.deletions = deletions;
+        self
+    }
+
     /// See [`JobOptions::backend`].
     pub fn backend(mut self, backend: B::Options) -> Self {
         self.options.backend = backend;

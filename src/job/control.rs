@@ -46,7 +46,8 @@ impl<B: Backend> Job<B> {
         let (coordinator, recovered) =
             Coordinator::start(self.store.clone(), options, Start::Recover, now, ids).await?;
         let pending = self.coordinator.pending();
-        self.coordinator = coordinator;
+        let lost = std::mem::replace(&mut self.coordinator, coordinator);
+        self.retired.push(lost.deleter());
         let published = recovered.published;
         let happened = |id: CheckpointId| match published.get(id) {
             Some(_) => Event::Completed(id),
@@ -70,6 +71,7 @@ impl<B: Backend> Job<B> {
                 }
                 left.extend(attempt.end_with_all());
             }
+            left.extend(std::mem::take(&mut subtask.unconfirmed).into_values().flatten());
         }
         self.coordinator.discard(left);
     }
@@ -82,8 +84,20 @@ impl<B: Backend> Job<B> {
     ///
     /// `fenced`, after what was free has been deleted.
     pub async fn run_deletions(&mut self) -> Result<DeletionReport> {
+        if let Some(deleting) = self.deleting.take() {
+            // If it was lost, what it had left is in the queue again.
+            drop(deleting.await);
+        }
+        let mut retired = std::mem::take(&mut self.retired);
+        for deleter in &retired {
+            deleter.run().await;
+        }
+        retired.retain(|deleter| deleter.backlog() > 0);
+        self.retired = retired;
         let now = self.clock.now();
-        self.coordinator.run_deletions(now).await
+        let failed = self.clean_up_as_participants().await;
+        let report = self.coordinator.run_deletions(now).await?;
+        Ok(DeletionReport { failed: report.failed + failed, ..report })
     }
 
     /// Deletes a savepoint of the job's directory.

@@ -294,6 +294,8 @@ impl<B: Backend> JobBuilder<B> {
             held: None,
             last_triggered: None,
             parts: BTreeMap::new(),
+            retired: Vec::new(),
+            deleting: None,
             rewritten: BTreeMap::new(),
             restored: None,
         }

@@ -12,7 +12,7 @@ use super::background::Writer;
 use super::figures::PartFigures;
 use super::{Deletions, Job, Notices};
 use crate::backend::{Backend, FreezeRequest};
-use crate::coordinator::{Acknowledgement, Event, Trigger};
+use crate::coordinator::{Acknowledgement, BaseMode, Event, Trigger};
 use crate::error::{Error, Result};
 
 /// What came of one step: events in the order in which they happened, and what failed, if something did.
@@ -123,8 +123,13 @@ impl<B: Backend> Job<B> {
     pub fn writer(&mut self, id: CheckpointId, subtask: u32) -> Result<Option<Writer<B>>> {
         let request = self.upload_request()?;
         let unknown = self.unknown_subtask(subtask);
+        // A subtask that never heard of its end is told so now.
+        let pending = self.coordinator.pending().contains(&id);
         let place = self.subtasks.get_mut(subtask as usize).ok_or(unknown)?;
         let Some(attempt) = place.attempts.get_mut(&id) else { return Ok(None) };
+        if !pending {
+            return Ok(None);
+        }
         match std::mem::replace(&mut attempt.phase, Phase::Writing) {
             Phase::Frozen(snapshot) => {
                 let request = crate::upload::UploadRequest {
@@ -265,7 +270,22 @@ impl<B: Backend> Job<B> {
             Message::Abort(id) => coordinator.abort(id, now).await,
             Message::Expire(id) => coordinator.expire_one(id, now).await,
         };
-        self.follow(answer)
+        let step = self.follow(answer);
+        if step.events.iter().any(|event| matches!(event, Event::Completed(_))) {
+            self.prune_sequence().await;
+        }
+        step
+    }
+
+    /// Members of the sequence that are superseded go at once: there are one or two of them.
+    async fn prune_sequence(&mut self) {
+        let idle = self.coordinator.deleter().backlog() == 0;
+        if self.options.deletions == Deletions::Background && idle {
+            let now = self.clock.now();
+            if let Err(error) = self.coordinator.run_deletions(now).await {
+                tracing::warn!(job = %self.name, error = %error, "superseded members stay for now");
+            }
+        }
     }
 
     /// What an answer of the coordinator means for the subtasks.
@@ -290,15 +310,21 @@ impl<B: Backend> Job<B> {
             }
             match event {
                 Event::Completed(id) => self.deliver_completed(*id),
-                Event::Aborted(id, _) => {
-                    for subtask in &mut self.subtasks {
-                        subtask.backend.aborted(*id);
-                        if let Some(attempt) = subtask.attempts.remove(id) {
-                            self.coordinator.discard(attempt.end());
-                        }
-                    }
-                }
+                Event::Aborted(id, _) => self.deliver_aborted(*id),
                 _ => {}
+            }
+        }
+    }
+
+    fn deliver_aborted(&mut self, id: CheckpointId) {
+        let may_be_base = self.options.base_mode == BaseMode::Acknowledged;
+        for subtask in &mut self.subtasks {
+            subtask.backend.aborted(id);
+            let Some(attempt) = subtask.attempts.remove(&id) else { continue };
+            if may_be_base && matches!(attempt.phase, Phase::Acknowledged) {
+                subtask.unconfirmed.insert(id, attempt.end_with_all());
+            } else {
+                self.coordinator.discard(attempt.end());
             }
         }
     }
@@ -308,7 +334,14 @@ impl<B: Backend> Job<B> {
         let lowest = self.coordinator.lowest_retained().unwrap_or(id);
         for subtask in &mut self.subtasks {
             let kind = subtask.attempts.get(&id).map(|attempt| attempt.kind);
-            subtask.backend.completed(id, lowest);
+            if kind != Some(CheckpointKind::Savepoint) {
+                // A savepoint is never a base, and says nothing about older checkpoints.
+                subtask.backend.completed(id, lowest);
+            }
+            if kind != Some(CheckpointKind::Savepoint) {
+                // What it needs of them it lists itself.
+                subtask.unconfirmed.retain(|other, _| *other > id);
+            }
             let older = subtask.attempts.range(..=id);
             let overtaken = |attempt: &Attempt<_>| {
                 attempt.kind != CheckpointKind::Savepoint && kind != Some(CheckpointKind::Savepoint)
@@ -326,10 +359,14 @@ impl<B: Backend> Job<B> {
     }
 
     /// Starts working off decided deletions beside the job, if that is how it runs.
-    fn delete_in_background(&self) {
+    fn delete_in_background(&mut self) {
         let deleter = self.coordinator.deleter();
-        if self.options.deletions == Deletions::Background && deleter.backlog() > 0 {
-            tokio::spawn(async move { deleter.run().await });
+        let runs = self.deleting.as_ref().is_some_and(|deleting| !deleting.is_finished());
+        if self.options.deletions == Deletions::Background && deleter.backlog() > 0 && !runs {
+            self.deleting = Some(tokio::spawn(async move {
+                let report = deleter.run().await;
+                tracing::debug!(deleted = report.deleted, failed = report.failed, "deletions carried out");
+            }));
         }
     }
 }

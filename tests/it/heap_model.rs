@@ -17,7 +17,7 @@ use world::{Situation, World};
 /// Histories of all tests of this module together; `LOWTIDE_HISTORIES` asks for more or fewer.
 const HISTORIES: u64 = 10_000;
 /// Steps of one history, at least.
-const STEPS: u64 = 40;
+const STEPS: u64 = 60;
 /// Parts that the test runner may run side by side.
 const PARTS: u64 = 4;
 /// Each situation must be reached in at least one of so many histories.
@@ -67,7 +67,7 @@ impl Drop for PrintSeed<'_> {
 async fn run_history(seed: u64) -> Vec<Situation> {
     let mut rng = Rng::new(seed);
     let mut world = World::start(&mut rng).await;
-    let steps = STEPS + rng.below(20);
+    let steps = STEPS + rng.below(40);
     for _ in 0..steps {
         world.step(&mut rng).await;
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lowtide::{
-    CheckpointId, CheckpointKind, Claim, Event, Job, JobBuilder, ObjectClass, ObjectName, OnDamage,
+    BaseMode, CheckpointId, CheckpointKind, Claim, Event, Job, JobBuilder, ObjectClass, ObjectName, OnDamage,
     RestoreFrom, Retention, Step, Store, ValueState, read_published,
 };
 
@@ -61,10 +61,12 @@ pub(super) enum Situation {
     FailedOver,
     /// A delta completed on a base with entries.
     Delta,
+    /// A delta was taken against a checkpoint that was only acknowledged.
+    AcknowledgedBase,
 }
 
 impl Situation {
-    pub(super) const ALL: [Self; 21] = [
+    pub(super) const ALL: [Self; 22] = [
         Self::Aborted,
         Self::Overtaken,
         Self::ThreePending,
@@ -86,6 +88,7 @@ impl Situation {
         Self::RescaledIn,
         Self::FailedOver,
         Self::Delta,
+        Self::AcknowledgedBase,
     ];
 }
 
@@ -118,7 +121,20 @@ pub(super) struct World {
     /// Checkpoints of former directories; nobody may delete them any more.
     foreign: Vec<(String, CheckpointId, Image)>,
     removed: BTreeSet<ModelKey>,
+    mode: BaseMode,
+    /// The newest checkpoint that each subtask has acknowledged in this generation.
+    acknowledged: Vec<Option<CheckpointId>>,
     reached: BTreeSet<Situation>,
+    /// What happened, printed if the history fails.
+    trace: Vec<String>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("{}", self.trace.join("\n"));
+        }
+    }
 }
 
 impl World {
@@ -126,7 +142,8 @@ impl World {
         let store = Store::memory();
         let subtasks = 2 + rng.below(3) as u32;
         let retained = 1 + rng.below(3) as u32;
-        let mut job = builder("j0", subtasks, retained).create(&store).await.unwrap();
+        let mode = if rng.chance(70) { BaseMode::Confirmed } else { BaseMode::Acknowledged };
+        let mut job = builder("j0", subtasks, retained).base_mode(mode).create(&store).await.unwrap();
         let handles = open_states(&mut job);
         Self {
             store,
@@ -141,7 +158,10 @@ impl World {
             kept: BTreeMap::new(),
             foreign: Vec::new(),
             removed: BTreeSet::new(),
+            mode,
+            acknowledged: vec![None; subtasks as usize],
             reached: BTreeSet::new(),
+            trace: vec![format!("start subtasks={subtasks} retain={retained} {mode:?}")],
         }
     }
 
@@ -173,6 +193,11 @@ impl World {
         while !self.pending.is_empty() {
             self.complete_one(rng).await;
         }
+        if self.mode == BaseMode::Acknowledged {
+            // What was only acknowledged is kept until a completed checkpoint is newer.
+            self.trigger_as(CheckpointKind::Checkpoint);
+            self.complete_one(rng).await;
+        }
         self.job.run_deletions().await.unwrap();
         self.count_objects().await;
         let kept: Vec<_> =
@@ -186,7 +211,7 @@ impl World {
             let handles = open_states(&mut job);
             assert_eq!(image_of(&job, &handles), image, "{directory}/{id} restored into {subtasks} subtasks");
         }
-        self.reached.into_iter().collect()
+        std::mem::take(&mut self.reached).into_iter().collect()
     }
 
     fn key(rng: &mut Rng) -> ModelKey {
@@ -205,6 +230,7 @@ impl World {
         if self.removed.contains(&key) {
             self.reached.insert(Situation::PutAgain);
         }
+        self.trace.push(format!("put {key:?}"));
         let absent = self.map.insert(key, value).is_none();
         let handle = &self.handles[usize::from(state)];
         assert_eq!(self.job.state_mut(handle).put_in(namespace, number, value).unwrap(), absent);
@@ -213,6 +239,7 @@ impl World {
 
     fn update(&mut self, rng: &mut Rng) {
         let (key, added) = (Self::key(rng), rng.below(1000));
+        self.trace.push(format!("update {key:?}"));
         let (state, namespace, number) = key;
         let present = self.map.get_mut(&key).map(|value| *value = value.wrapping_add(added)).is_some();
         let handle = &self.handles[usize::from(state)];
@@ -226,6 +253,7 @@ impl World {
     fn remove(&mut self, rng: &mut Rng) {
         let key = Self::key(rng);
         let (state, namespace, number) = key;
+        self.trace.push(format!("remove {key:?}"));
         let value = self.map.remove(&key);
         if value.is_some() {
             self.removed.insert(key);
@@ -237,6 +265,7 @@ impl World {
 
     fn clear(&mut self, rng: &mut Rng, namespace: Option<u8>) {
         let state = rng.below(STATES.len() as u64) as u8;
+        self.trace.push(format!("clear state={state} namespace={namespace:?}"));
         let scope = |key: &ModelKey| key.0 == state && namespace.is_none_or(|namespace| key.1 == namespace);
         self.removed.extend(self.map.keys().filter(|key| scope(key)));
         self.map.retain(|key, _| !scope(key));
@@ -255,6 +284,7 @@ impl World {
 
     fn retain(&mut self, rng: &mut Rng) {
         let (state, odd) = (rng.below(STATES.len() as u64) as u8, rng.below(2));
+        self.trace.push(format!("retain state={state} odd={odd}"));
         let goes = |key: &ModelKey, value: &u64| key.0 == state && value % 2 == odd;
         let before = self.map.len();
         self.removed.extend(self.map.iter().filter(|(key, value)| goes(key, value)).map(|(key, _)| *key));
@@ -280,15 +310,17 @@ impl World {
             2..=4 => CheckpointKind::Savepoint,
             _ => CheckpointKind::Checkpoint,
         };
-        let checkpoints =
-            self.pending.iter().filter(|pending| pending.kind != CheckpointKind::Savepoint).count();
-        if self.pending.len() >= PENDING_MAX {
-            return;
+        if self.pending.len() < PENDING_MAX {
+            self.trigger_as(kind);
         }
+    }
+
+    fn trigger_as(&mut self, kind: CheckpointKind) {
         let trigger = self.job.trigger(kind).unwrap();
-        assert!(checkpoints < PENDING_MAX);
-        let expected = if kind == CheckpointKind::Checkpoint { self.base() } else { None };
-        assert!(trigger.bases.iter().all(|base| *base == expected), "{:?}, not {expected:?}", trigger.bases);
+        self.trace.push(format!("{} triggered {kind:?} bases={:?}", trigger.id, trigger.bases));
+        let expected = self.bases(trigger.kind);
+        assert_eq!(trigger.bases, expected);
+        let expected = expected.into_iter().flatten().min();
         self.pending.push(Pending {
             id: trigger.id,
             kind,
@@ -302,9 +334,19 @@ impl World {
         }
     }
 
-    /// What a delta triggered now must be taken against.
-    fn base(&self) -> Option<CheckpointId> {
-        self.newest_checkpoint()
+    /// What the deltas of a checkpoint triggered now must be taken against.
+    fn bases(&mut self, kind: CheckpointKind) -> Vec<Option<CheckpointId>> {
+        let completed = if kind == CheckpointKind::Checkpoint { self.newest_checkpoint() } else { None };
+        let mut bases = vec![completed; self.subtasks as usize];
+        if kind == CheckpointKind::Checkpoint && self.mode == BaseMode::Acknowledged {
+            for (base, acknowledged) in bases.iter_mut().zip(&self.acknowledged) {
+                if *acknowledged > completed {
+                    *base = *acknowledged;
+                    self.reached.insert(Situation::AcknowledgedBase);
+                }
+            }
+        }
+        bases
     }
 
     /// One step of one subtask of one pending checkpoint.
@@ -320,12 +362,19 @@ impl World {
     async fn advance_subtask(&mut self, id: CheckpointId, subtask: u32) {
         let Some(pending) = self.pending.iter_mut().find(|pending| pending.id == id) else { return };
         let left = &mut pending.left[subtask as usize];
+        self.trace
+            .push(format!("{id} subtask={subtask} {}", ["", "acknowledge", "write"][usize::from(*left)]));
         let step = match *left {
             2 => self.job.write(id, subtask).await,
             1 => self.job.acknowledge(id, subtask).await,
             _ => return,
         };
         *left -= 1;
+        let acknowledged = *left == 0 && pending.kind != CheckpointKind::Savepoint;
+        if acknowledged {
+            let newest = &mut self.acknowledged[subtask as usize];
+            *newest = (*newest).max(Some(id));
+        }
         self.observe(step);
     }
 
@@ -341,6 +390,7 @@ impl World {
 
     async fn give_up(&mut self, rng: &mut Rng) {
         let Some(id) = rng.pick(&self.pending).map(|pending| pending.id) else { return };
+        self.trace.push(format!("{id} given up"));
         let step = match rng.below(3) {
             0 => self.job.abort(id).await,
             1 => self.job.expire(id).await,
@@ -356,6 +406,7 @@ impl World {
     fn observe(&mut self, step: Step) {
         let mut completed = false;
         for event in step.into_result().unwrap() {
+            self.trace.push(format!("  {event}"));
             match event {
                 Event::Completed(id) => completed |= self.completed(id) != CheckpointKind::Savepoint,
                 Event::Subsumed(id) => {
@@ -407,6 +458,7 @@ impl World {
 
     async fn fail_over(&mut self) {
         let pending: Vec<_> = self.pending.drain(..).map(|pending| pending.id).collect();
+        self.trace.push("failover".to_owned());
         let failover = self.job.failover().await.unwrap();
         let aborted: Vec<_> = failover
             .events
@@ -417,6 +469,7 @@ impl World {
             })
             .collect();
         assert_eq!(aborted, pending);
+        self.acknowledged.fill(None);
         self.reached.insert(Situation::FailedOver);
     }
 
@@ -424,7 +477,8 @@ impl World {
     async fn recover(&mut self, rng: &mut Rng) {
         let Some(newest) = self.newest_checkpoint() else { return };
         let subtasks = self.other_subtasks(rng);
-        let builder = builder(&self.directory, subtasks, self.retained);
+        self.trace.push(format!("recover {newest} subtasks={subtasks}"));
+        let builder = builder(&self.directory, subtasks, self.retained).base_mode(self.mode);
         self.job = builder.recover(&self.store).await.unwrap();
         self.reached.insert(Situation::Recovered);
         self.after_restore(newest, subtasks);
@@ -436,6 +490,7 @@ impl World {
         let Some(&id) = rng.pick(&ids) else { return };
         let claim = if rng.chance(50) { Claim::Claim } else { Claim::NoClaim };
         let subtasks = self.other_subtasks(rng);
+        self.trace.push(format!("restore {id} {claim:?} subtasks={subtasks}"));
         let from = RestoreFrom {
             directory: self.directory.clone(),
             checkpoint: Some(id),
@@ -444,7 +499,8 @@ impl World {
             progress: None,
         };
         let name = format!("j{}", self.directories);
-        self.job = builder(&name, subtasks, self.retained).restore(&self.store, from).await.unwrap();
+        let builder = builder(&name, subtasks, self.retained).base_mode(self.mode);
+        self.job = builder.restore(&self.store, from).await.unwrap();
         if self.newest_checkpoint().is_some_and(|newest| newest > id) {
             self.reached.insert(Situation::RestoredOlder);
         }
@@ -486,6 +542,7 @@ impl World {
             self.reached.insert(Situation::RescaledIn);
         }
         self.subtasks = subtasks;
+        self.acknowledged = vec![None; subtasks as usize];
         self.compare();
     }
 
