@@ -44,6 +44,11 @@ impl Ledger {
         Ok(())
     }
 
+    /// The objects begun so far; none once it is closed.
+    pub(crate) fn names(&self) -> Vec<ObjectName> {
+        self.0.lock().clone().unwrap_or_default()
+    }
+
     /// All names so far; no upload can begin afterwards.
     pub(crate) fn close(&self) -> Vec<ObjectName> {
         self.0.lock().take().unwrap_or_default()
