@@ -63,6 +63,8 @@ pub struct Coordinator {
     attempts: BTreeMap<CheckpointId, PublishAttempt>,
     /// Publishes that were given up and may still have happened.
     doubts: Vec<DoubtfulPublish>,
+    /// Events of requests that return none.
+    untold: Vec<Event>,
     /// Uploads begun before this time may have been swept.
     sweep_boundary: Millis,
     /// Why the last publish failed.
@@ -120,8 +122,7 @@ impl Coordinator {
             Acknowledged::Other(events) => events,
             Acknowledged::All => self.publish(id, now).await?,
         };
-        self.hand_over_free();
-        Ok(events)
+        Ok(self.told(events))
     }
 
     /// A subtask says that it cannot take part: the checkpoint is aborted.
@@ -181,8 +182,21 @@ impl Coordinator {
         } else {
             self.machine.abort(id, reason)
         };
+        Ok(self.told(events))
+    }
+
+    /// Events in the order in which they happened, those that no request has returned yet before `events`.
+    fn told(&mut self, events: Vec<Event>) -> Vec<Event> {
         self.hand_over_free();
-        Ok(events)
+        let mut told = std::mem::take(&mut self.untold);
+        told.extend(events);
+        told
+    }
+
+    /// Events of requests that return none: a publish in doubt can turn out to have happened while something else is
+    /// done. The next request that returns events returns them as well.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.untold)
     }
 
     /// Why the last publish failed, once.
@@ -274,7 +288,8 @@ impl Coordinator {
     ///
     /// `not-found` if there is no such savepoint, `store`, `fenced`.
     pub async fn delete_savepoint(&mut self, id: CheckpointId, now: Millis) -> Result<()> {
-        self.settle(now).await?;
+        let events = self.settle(now).await?;
+        self.untold.extend(events);
         if !self.machine.savepoints.contains_key(&id) {
             return Err(Error::not_found(format!("there is no savepoint {id}")));
         }
@@ -287,19 +302,18 @@ impl Coordinator {
     ///
     /// `store`, `fenced`; the number is then as before.
     pub async fn set_retained(&mut self, retained: Retention, now: Millis) -> Result<Vec<Event>> {
-        let mut events = self.settle(now).await?;
+        let events = self.settle(now).await?;
+        self.untold.extend(events);
         let gone = retained.subsumed(&self.machine.own_checkpoints());
         if !gone.is_empty() {
             self.drop_published(&gone, SequenceStep::Retention, now).await?;
         }
         self.machine.options.retained = retained;
-        events.extend(gone.into_iter().map(Event::Subsumed));
-        Ok(events)
+        Ok(self.told(gone.into_iter().map(Event::Subsumed).collect()))
     }
 
     async fn drop_published(&mut self, gone: &[CheckpointId], step: SequenceStep, now: Millis) -> Result<()> {
-        let truth = self.machine.truth_without(gone);
-        self.append(step, truth, now).await?;
+        self.append(step, |machine| machine.truth_without(gone), now).await?;
         self.machine.drop_checkpoints(gone);
         self.hand_over_free();
         Ok(())

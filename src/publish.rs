@@ -288,6 +288,17 @@ impl Sequence {
         Ok(newest == self.head.as_ref().map(|head| head.number))
     }
 
+    /// Lists once more, to find strays below the head; [`Sequence::prune`] deletes them.
+    ///
+    /// # Errors
+    ///
+    /// `store`.
+    pub(crate) async fn find_strays(&mut self) -> Result<()> {
+        let Some(head) = self.head.as_ref().map(|head| head.number) else { return Ok(()) };
+        self.older.extend(numbers(&self.store).await?.range(..head));
+        Ok(())
+    }
+
     /// Deletes members that are superseded, by rule S1. What fails is tried again next time.
     pub(crate) async fn prune(&mut self) -> Result<()> {
         let Some(kept) = self.head.as_ref().map(|head| head.number.saturating_sub(1)) else { return Ok(()) };

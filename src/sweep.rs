@@ -104,6 +104,7 @@ pub async fn sweep_directory(
             ..head
         };
         match sequence.append(boundary).await {
+            // Superseded members are left to the job: it still has to find the one that it knows.
             Ok(()) => return Ok(delete(store, orphans).await),
             Err(AppendError::Fenced { .. } | AppendError::Moved | AppendError::Settled(_)) => {}
             Err(

@@ -8,7 +8,7 @@ use lowtide_format::{
     xxh3,
 };
 
-use super::machine::{Doubt, Draft, Truth};
+use super::machine::{Doubt, Draft, Machine, Truth};
 use super::view::View;
 use super::{AbortReason, Coordinator, Event};
 use crate::clock::Millis;
@@ -232,8 +232,18 @@ impl Coordinator {
             Some(DoubtfulPublish { attempt: PublishAttempt { reference, view }, doubt }) => {
                 self.machine.published(reference, view, Some(&doubt), now)
             }
-            None => Ok(Vec::new()),
+            None => Ok(self.follow(member)),
         }
+    }
+
+    /// A member that let something go, and was in doubt, is there: what it does not list is gone.
+    fn follow(&mut self, member: &SequenceMember) -> Vec<Event> {
+        let known = self.machine.checkpoints.keys().chain(self.machine.savepoints.keys()).copied();
+        let gone: Vec<CheckpointId> = known.filter(|id| member.published(*id).is_none()).collect();
+        let checkpoint = |id: &CheckpointId| self.machine.checkpoints.contains_key(id);
+        let subsumed: Vec<CheckpointId> = gone.iter().copied().filter(checkpoint).collect();
+        self.machine.drop_checkpoints(&gone);
+        subsumed.into_iter().map(Event::Subsumed).collect()
     }
 
     /// Finds out what became of publishes in doubt, as far as reading tells.
@@ -273,86 +283,82 @@ impl Coordinator {
             // It had not come to the create.
             return Ok(self.give_up(id, reason));
         }
-        match self.settle(now).await {
-            Ok(events) if !self.machine.is_publishing(id) => return Ok(events),
-            Ok(_) => {}
+        // Another publish in doubt can be the one that has happened.
+        let mut events = match self.settle(now).await {
+            Ok(events) => events,
+            Err(error) if error.kind() == ErrorKind::Fenced => return Err(error),
+            // Saying that it was aborted could turn out to be wrong: it stays pending, and is asked about again.
+            Err(error) => {
+                self.failure = Some(error);
+                return Ok(Vec::new());
+            }
+        };
+        if !self.machine.is_publishing(id) {
+            return Ok(events);
+        }
+        if !self.sequence.is_doubtful() {
+            events.extend(self.give_up(id, reason));
+            return Ok(events);
+        }
+        match self.append(SequenceStep::Retention, Machine::truth, now).await {
+            Ok(()) => events.append(&mut self.untold),
             Err(error) if error.kind() == ErrorKind::Fenced => return Err(error),
             Err(error) => {
                 self.failure = Some(error);
-                return Ok(self.give_up_in_doubt(id));
+                return Ok(events);
             }
         }
-        if !self.sequence.is_doubtful() {
-            return Ok(self.give_up(id, reason));
+        if self.machine.is_publishing(id) {
+            events.extend(self.give_up(id, reason));
         }
-        let truth = self.machine.truth();
-        match self.try_append(SequenceStep::Retention, truth, now).await {
-            Ok(()) => {
-                self.doubts_dispelled();
-                Ok(self.give_up(id, reason))
-            }
-            Err(AppendError::Settled(member)) => {
-                let mut events = self.doubt_applied(&member, now)?;
-                if self.machine.is_publishing(id) {
-                    events.extend(self.give_up(id, reason));
-                }
-                Ok(events)
-            }
-            Err(AppendError::Moved) => Ok(self.give_up(id, reason)),
-            Err(AppendError::Fenced { error, .. }) => {
-                self.stop(None);
-                Err(error)
-            }
-            Err(
-                AppendError::NotApplied(error)
-                | AppendError::Doubtful(error)
-                | AppendError::Unreadable(error),
-            ) => {
-                self.failure = Some(error);
-                Ok(self.give_up_in_doubt(id))
-            }
-        }
+        Ok(events)
     }
 
     /// Ends the doubts by taking their number.
     pub(super) async fn dispel(&mut self, now: Millis) -> Result<()> {
-        self.settle(now).await?;
-        if self.doubts.is_empty() {
+        let events = self.settle(now).await?;
+        self.untold.extend(events);
+        if !self.sequence.is_doubtful() && self.doubts.is_empty() {
             return Ok(());
         }
-        let truth = self.machine.truth();
-        self.append(SequenceStep::Retention, truth, now).await
+        self.append(SequenceStep::Retention, Machine::truth, now).await
     }
 
-    /// Appends a member that says `truth`; doubts are settled by it.
+    /// Appends a member that says what `truth` makes of the machine; doubts are settled by it.
     ///
     /// # Errors
     ///
     /// `fenced`; `store` if it did not happen, or may have happened: the caller's decision then counts as not taken,
     /// and is settled later.
-    pub(super) async fn append(&mut self, step: SequenceStep, truth: Truth, now: Millis) -> Result<()> {
-        match self.try_append(step, truth, now).await {
-            Ok(()) => {
-                self.doubts_dispelled();
-                Ok(())
-            }
-            Err(AppendError::Fenced { error, .. }) => {
-                self.stop(None);
-                Err(error)
-            }
-            Err(
-                AppendError::NotApplied(error)
-                | AppendError::Doubtful(error)
-                | AppendError::Unreadable(error),
-            ) => Err(error),
-            Err(AppendError::Settled(member)) => {
-                self.doubt_applied(&member, now)?;
-                Err(Error::new(ErrorKind::Store, "the sequence has moved on, try again"))
-            }
-            Err(AppendError::Moved) => {
-                Err(Error::new(ErrorKind::Store, "the sequence has moved on, try again"))
+    pub(super) async fn append(
+        &mut self,
+        step: SequenceStep,
+        truth: impl Fn(&Machine) -> Truth,
+        now: Millis,
+    ) -> Result<()> {
+        for _ in 0..DECISIONS_MAX {
+            match self.try_append(step, truth(&self.machine), now).await {
+                Ok(()) => {
+                    self.doubts_dispelled();
+                    return Ok(());
+                }
+                Err(AppendError::Settled(member)) => {
+                    let events = self.doubt_applied(&member, now)?;
+                    self.untold.extend(events);
+                }
+                Err(AppendError::Moved) => {}
+                Err(AppendError::Fenced { error, .. }) => {
+                    self.stop(None);
+                    return Err(error);
+                }
+                Err(
+                    AppendError::NotApplied(error)
+                    | AppendError::Doubtful(error)
+                    | AppendError::Unreadable(error),
+                ) => return Err(error),
             }
         }
+        Err(Error::new(ErrorKind::Store, "the sequence did not stand still"))
     }
 
     async fn try_append(&mut self, step: SequenceStep, truth: Truth, now: Millis) -> Result<(), AppendError> {

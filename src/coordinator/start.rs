@@ -122,6 +122,7 @@ impl Coordinator {
             ids,
             attempts: BTreeMap::new(),
             doubts: Vec::new(),
+            untold: Vec::new(),
             sweep_boundary: Millis(head.sweep_boundary_millis),
             failure: None,
             sequence,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use lowtide_format::{ObjectName, ObjectPath, SequenceStep, UploadId};
 
-use super::Coordinator;
+use super::{Coordinator, Machine};
 use crate::clock::Millis;
 use crate::error::Result;
 use crate::sweep::{SweepMode, SweepOptions, SweepReport, candidates, delete};
@@ -27,6 +27,7 @@ impl Coordinator {
         self.check_not_fenced()?;
         self.read_unread_manifests().await?;
         let before = now.minus(options.age_millis);
+        self.sequence.find_strays().await?;
         let listed = candidates(&self.store, before).await?;
         if options.mode == SweepMode::Delete {
             self.dispel(now).await?;
@@ -46,8 +47,7 @@ impl Coordinator {
         // The boundary stays where it is: this coordinator will publish what its subtasks are uploading now. The member
         // proves that nobody has taken over before the listing.
         let step = SequenceStep::SweepBoundary { before_millis: self.sweep_boundary.0 };
-        let truth = self.machine.truth();
-        self.append(step, truth, now).await?;
+        self.append(step, Machine::truth, now).await?;
         let report = delete(&self.store, orphans).await;
         if let Err(error) = self.sequence.prune().await {
             tracing::warn!(error = %error, "superseded members could not be deleted, will be tried again");

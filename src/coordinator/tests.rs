@@ -3,6 +3,7 @@
 mod bases;
 mod faults;
 mod lifecycle;
+mod model;
 mod ownership;
 mod races;
 mod sweeps;
@@ -38,6 +39,8 @@ pub(super) fn options(subtasks: u32, retained: u32) -> CoordinatorOptions {
 /// A store in memory with planned faults, the time, and the chains of the subtasks.
 pub(super) struct World {
     pub(super) store: Store,
+    /// The same without faults.
+    pub(super) inner: Store,
     pub(super) faults: Faults,
     pub(super) ids: UploadIdSource,
     pub(super) now: Millis,
@@ -46,8 +49,9 @@ pub(super) struct World {
 impl World {
     pub(super) fn new() -> Self {
         let faults = Faults::new();
-        let store = Store::memory().wrapped(|inner| Arc::new(FaultStore::with_faults(inner, faults.clone())));
-        Self { store, faults, ids: UploadIdSource::counted(1), now: Millis(1_000_000) }
+        let inner = Store::memory();
+        let store = inner.clone().wrapped(|inner| Arc::new(FaultStore::with_faults(inner, faults.clone())));
+        Self { store, inner, faults, ids: UploadIdSource::counted(1), now: Millis(1_000_000) }
     }
 
     pub(super) async fn start(&self, options: CoordinatorOptions, start: Start) -> Result<Job> {
@@ -107,7 +111,8 @@ impl World {
         let all = published.checkpoints.iter().chain(&published.savepoints);
         let manifests: BTreeSet<String> = all.map(|one| one.reference().manifest.to_string()).collect();
         assert_eq!(self.objects(ObjectClass::Manifest).await, manifests, "stored and named manifests");
-        assert!(self.objects(ObjectClass::Sequence).await.len() <= 2, "superseded members stay");
+        let members = self.objects(ObjectClass::Sequence).await;
+        assert!(members.len() <= 2, "superseded members stay: {members:?}");
     }
 }
 
@@ -116,7 +121,7 @@ pub(super) struct Job {
     pub(super) coordinator: Coordinator,
     pub(super) recovered: Recovered,
     subtasks: Vec<KeyGroupRange>,
-    store: Store,
+    pub(super) store: Store,
     pub(super) ids: UploadIdSource,
     pub(super) now: Millis,
     /// Files by checkpoint and subtask.
