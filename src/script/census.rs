@@ -89,6 +89,11 @@ impl Depot {
         self.opened.as_ref().ok_or_else(|| Error::not_found("no job was started yet"))
     }
 
+    /// The whole store without faults; none before the first job.
+    pub(super) fn truth_root(&self) -> Option<&Store> {
+        self.opened.as_ref().map(|opened| &opened.truth)
+    }
+
     /// The store as jobs see it.
     pub(super) fn store(&self) -> Result<&Store> {
         Ok(&self.opened()?.store)

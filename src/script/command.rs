@@ -137,6 +137,8 @@ pub(crate) enum Command {
     Trigger(Kind),
     Write { id: CheckpointId, subtask: Option<u32> },
     Acknowledge { id: CheckpointId, subtask: Option<u32> },
+    /// What a subtask of another job has to say reaches the current job's coordinator.
+    Misdeliver { id: CheckpointId, subtask: u32, from: String },
     Decline { id: CheckpointId, subtask: u32 },
     Abort(CheckpointId),
     Expire(CheckpointId),
@@ -148,10 +150,15 @@ pub(crate) enum Command {
     Unmute,
     Objects,
     Fault(FaultPlan),
+    /// Faults that were planned and have not come are forgotten.
+    FaultNone,
     Corrupt { id: Option<CheckpointId>, victim: Victim, at: Option<u64> },
     Lose { id: CheckpointId, victim: Victim },
     Verify(Option<CheckpointId>),
     Sweep { age_millis: Option<u64>, dry_run: bool },
+    /// A sweep from outside that stands still at a call to the store, until it is resumed.
+    SweepOutside { age_millis: Option<u64>, pause: FaultPlan },
+    SweepResume,
     Clock { millis: u64 },
 }
 
@@ -229,7 +236,13 @@ impl Command {
             "checkpoint" => Self::Checkpoint(Kind::parse(args)),
             "trigger" => Self::Trigger(Kind::parse(args)),
             "write" => Self::Write { id: args.id()?, subtask: args.number("subtask")? },
-            "ack" => Self::Acknowledge { id: args.id()?, subtask: args.number("subtask")? },
+            "ack" => {
+                let (id, subtask) = (args.id()?, args.number("subtask")?);
+                match args.option("from")? {
+                    None => Self::Acknowledge { id, subtask },
+                    Some(from) => Self::Misdeliver { id, subtask: subtask.unwrap_or(0), from: from.to_owned() },
+                }
+            }
             "decline" => {
                 let id = args.id()?;
                 let subtask = args.number("subtask")?;
@@ -251,6 +264,7 @@ impl Command {
     fn of_store(name: &str, args: &mut Arguments<'_>) -> Result<Self, Misuse> {
         Ok(match name {
             "objects" => Self::Objects,
+            "fault" if args.flag("none") => Self::FaultNone,
             "fault" => Self::Fault(fault(args)?),
             "corrupt" => {
                 let id = args.optional_id()?;
@@ -262,7 +276,14 @@ impl Command {
             }
             "lose" => Self::Lose { id: args.id()?, victim: Victim::parse(args)? },
             "verify" => Self::Verify(args.optional_id()?),
-            "sweep" => Self::Sweep { age_millis: args.number("age")?, dry_run: args.word("dry-run") },
+            "sweep" if args.flag("resume") => Self::SweepResume,
+            "sweep" => {
+                let age_millis = args.number("age")?;
+                match args.option("pause")? {
+                    None => Self::Sweep { age_millis, dry_run: args.word("dry-run") },
+                    Some(text) => Self::SweepOutside { age_millis, pause: pause(text)? },
+                }
+            }
             "clock" => Self::Clock { millis: number("time", args.next("the time in ms")?)? },
             _ => return Err(Misuse(format!("there is no command `{name}`"))),
         })
@@ -403,14 +424,23 @@ fn keys(args: &mut Arguments<'_>) -> Result<Vec<String>, Misuse> {
     Ok(args.rest("a key")?.into_iter().map(str::to_owned).collect())
 }
 
+/// Operations of the store that faults are planned for.
+const OPERATIONS: [(&str, FaultOperation); 5] = [
+    ("put", FaultOperation::Put),
+    ("get", FaultOperation::Get),
+    ("delete", FaultOperation::Delete),
+    ("list", FaultOperation::List),
+    ("multipart", FaultOperation::Multipart),
+];
+
+/// `list:3`: the third listing from now.
+fn pause(text: &str) -> Result<FaultPlan, Misuse> {
+    let (operation, nth) = text.split_once(':').unwrap_or((text, "1"));
+    let plan = FaultPlan::first(choice("operation", operation, &OPERATIONS)?, FaultMode::Pause);
+    Ok(FaultPlan { nth: number("pause", nth)?, ..plan })
+}
+
 fn fault(args: &mut Arguments<'_>) -> Result<FaultPlan, Misuse> {
-    let operations = [
-        ("put", FaultOperation::Put),
-        ("get", FaultOperation::Get),
-        ("delete", FaultOperation::Delete),
-        ("list", FaultOperation::List),
-        ("multipart", FaultOperation::Multipart),
-    ];
     let modes = [
         ("before", FaultMode::Before),
         ("after", FaultMode::After),
@@ -418,7 +448,7 @@ fn fault(args: &mut Arguments<'_>) -> Result<FaultPlan, Misuse> {
         ("hang", FaultMode::Hang),
     ];
     let classes = [("data", FaultClass::Data), ("publish", FaultClass::Publish), ("any", FaultClass::Any)];
-    let operation = choice("operation", args.next("the operation")?, &operations)?;
+    let operation = choice("operation", args.next("the operation")?, &OPERATIONS)?;
     let mode = args.option("mode")?.ok_or_else(|| Misuse("`mode=` is missing".to_owned()))?;
     let class = args.option("object")?.unwrap_or("data");
     let plan = FaultPlan {

@@ -5,17 +5,21 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use lowtide_format::{CheckpointId, CheckpointKind, Store};
+use lowtide_format::{CheckpointId, CheckpointKind, Generation, Store};
 use lowtide_heap::HeapBackend;
 
 use crate::backend::Backend;
-use crate::coordinator::Trigger;
+use crate::coordinator::{Acknowledgement, Trigger};
 use crate::error::Result;
 use crate::sweep::{SweepOptions, SweepReport};
 use crate::job::{ChainLink, CheckpointStat, Failover, Job, JobBuilder, RestoreFrom, Step, ValueState};
 
 /// The backends that scripts can name.
-pub(crate) const BACKENDS: &[&str] = &["heap"];
+pub(crate) const BACKENDS: &[&str] = &[
+    "heap",
+    #[cfg(feature = "rocksdb")]
+    "rocksdb",
+];
 
 /// The void namespace of a script's states: no namespace that a script can name is empty.
 pub(crate) const VOID: &str = "";
@@ -44,6 +48,10 @@ pub(crate) trait Driven {
     fn trigger(&mut self, kind: CheckpointKind) -> Result<Trigger>;
     async fn write(&mut self, id: CheckpointId, subtask: u32) -> Step;
     async fn acknowledge(&mut self, id: CheckpointId, subtask: u32) -> Step;
+    /// What a subtask that has written would tell the coordinator.
+    fn message(&self, id: CheckpointId, subtask: u32) -> Option<(Generation, Acknowledgement)>;
+    /// The coordinator is told something by a subtask of another job.
+    async fn receive(&mut self, id: CheckpointId, subtask: u32, message: (Generation, Acknowledgement)) -> Step;
     async fn decline(&mut self, id: CheckpointId, subtask: u32) -> Step;
     async fn abort(&mut self, id: CheckpointId) -> Step;
     async fn expire(&mut self, id: CheckpointId) -> Step;
@@ -175,6 +183,14 @@ impl<B: Backend> Driven for DrivenJob<B> {
 
     async fn acknowledge(&mut self, id: CheckpointId, subtask: u32) -> Step {
         self.job.acknowledge(id, subtask).await
+    }
+
+    fn message(&self, id: CheckpointId, subtask: u32) -> Option<(Generation, Acknowledgement)> {
+        self.job.message(id, subtask)
+    }
+
+    async fn receive(&mut self, id: CheckpointId, subtask: u32, message: (Generation, Acknowledgement)) -> Step {
+        self.job.receive(id, subtask, message).await
     }
 
     async fn decline(&mut self, id: CheckpointId, subtask: u32) -> Step {

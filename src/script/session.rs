@@ -11,7 +11,8 @@ mod objects;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lowtide_format::CheckpointId;
+use futures::future::LocalBoxFuture;
+use lowtide_format::{CheckpointId, Store};
 
 use super::census::Depot;
 use super::command::{Command, JobWords};
@@ -19,7 +20,9 @@ use super::driven::{BACKENDS, Driven};
 use super::{ScriptError, ScriptOptions};
 use crate::clock::{ManualClock, Millis};
 use crate::error::{Error, Result};
+use crate::fault::Faults;
 use crate::job::Step;
+use crate::sweep::SweepReport;
 
 /// Where the clock of a script stands at first: far from zero, so that ages can be subtracted.
 const START: Millis = Millis(1_700_000_000_000);
@@ -46,7 +49,7 @@ struct Taken {
 }
 
 /// The state of one run.
-pub(super) struct Session {
+pub(crate) struct Session {
     depot: Depot,
     backend: String,
     clock: ManualClock,
@@ -56,10 +59,12 @@ pub(super) struct Session {
     current: Option<String>,
     /// What the running command has printed so far.
     printed: Vec<String>,
+    /// A sweep that stands still half-way.
+    paused_sweep: Option<LocalBoxFuture<'static, Result<SweepReport>>>,
 }
 
 impl Session {
-    pub(super) fn new(options: &ScriptOptions) -> Result<Self, ScriptError> {
+    pub(crate) fn new(options: &ScriptOptions) -> Result<Self, ScriptError> {
         let backend = options.backend.clone().unwrap_or_else(|| "heap".to_owned());
         if !BACKENDS.contains(&backend.as_str()) {
             return Err(ScriptError::Backend { backend, available: BACKENDS.join(", ") });
@@ -72,11 +77,12 @@ impl Session {
             jobs: BTreeMap::new(),
             current: None,
             printed: Vec::new(),
+            paused_sweep: None,
         })
     }
 
     /// Runs one command line and returns what it prints.
-    pub(super) async fn run(&mut self, line: &str) -> Result<Vec<String>, ScriptError> {
+    pub(crate) async fn run(&mut self, line: &str) -> Result<Vec<String>, ScriptError> {
         // Every command has a time of its own, so that "before" means something to a sweep.
         self.clock.advance(1);
         let outcome = match Command::parse(line) {
@@ -87,6 +93,26 @@ impl Session {
             self.print_error(&error);
         }
         Ok(std::mem::take(&mut self.printed))
+    }
+
+    /// The store without its faults; none before the first job.
+    pub(crate) fn truth(&self) -> Option<Store> {
+        self.depot.truth_root().cloned()
+    }
+
+    /// The faults of the store.
+    pub(crate) fn faults(&self) -> &Faults {
+        self.depot.faults()
+    }
+
+    /// The name of the current job.
+    pub(crate) fn current_name(&self) -> Option<&str> {
+        self.current.as_deref()
+    }
+
+    /// Whether a sweep stands still half-way.
+    pub(crate) fn sweep_is_paused(&self) -> bool {
+        self.paused_sweep.is_some()
     }
 
     async fn command(&mut self, command: Command) -> Result<Result<()>, ScriptError> {
@@ -137,10 +163,13 @@ impl Session {
             | Command::Fill { .. } => self.on_data(command),
             Command::Objects
             | Command::Fault(_)
+            | Command::FaultNone
             | Command::Corrupt { .. }
             | Command::Lose { .. }
             | Command::Verify(_)
             | Command::Sweep { .. }
+            | Command::SweepOutside { .. }
+            | Command::SweepResume
             | Command::Clock { .. } => self.on_store(command).await,
             other => self.on_checkpoint(other).await,
         }

@@ -37,6 +37,7 @@ impl Command {
             Self::Checkpoint(_)
                 | Self::Trigger(_)
                 | Self::Acknowledge { .. }
+                | Self::Misdeliver { .. }
                 | Self::Decline { .. }
                 | Self::Abort(_)
                 | Self::Expire(_)
@@ -60,6 +61,7 @@ impl Session {
             Command::Acknowledge { id, subtask } => {
                 self.all_take(id, subtask, Phase::Acknowledge).await?;
             }
+            Command::Misdeliver { id, subtask, from } => self.misdeliver(id, subtask, &from).await?,
             Command::Decline { id, subtask } => {
                 let (depot, slot) = self.parts()?;
                 let job = slot.job()?;
@@ -115,6 +117,18 @@ impl Session {
         if self.printed.iter().any(|line| *line == Event::Completed(id).to_string()) {
             self.stat(id).await?;
         }
+        Ok(())
+    }
+
+    /// A message of another job's subtask reaches the coordinator of the current one.
+    async fn misdeliver(&mut self, id: CheckpointId, subtask: u32, from: &str) -> Result<()> {
+        let message = self.slot(from)?.job()?.message(id, subtask);
+        let message = message
+            .ok_or_else(|| Error::invalid_argument(format!("subtask {subtask} of {from} has not written {id}")))?;
+        let (depot, slot) = self.parts()?;
+        let job = slot.job()?;
+        let step = Self::unless_stalled(depot, job.receive(id, subtask, message)).await;
+        self.conclude(step);
         Ok(())
     }
 

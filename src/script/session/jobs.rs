@@ -6,7 +6,7 @@ use lowtide_heap::{Antimatter, HeapBackend};
 use lowtide_registry::Retention;
 
 use super::{Session, Slot};
-use crate::backend::HeapSettings;
+use crate::backend::{Backend, HeapSettings};
 use crate::clock::UploadIdSource;
 use crate::coordinator::{BaseMode, Claim, Cleanup};
 use crate::error::{Error, Result};
@@ -79,7 +79,13 @@ impl Session {
         let launched = async {
             match backend.as_str() {
                 "heap" => {
-                    let options = heap_options(&words)?;
+                    let options = job_options::<HeapBackend>(&words, heap_settings(&words))?;
+                    let builder = self.builder(&name, &directory, options);
+                    driven::start(builder, &store, origin).await
+                }
+                #[cfg(feature = "rocksdb")]
+                "rocksdb" => {
+                    let options = job_options::<crate::RocksBackend>(&words, Default::default())?;
                     let builder = self.builder(&name, &directory, options);
                     driven::start(builder, &store, origin).await
                 }
@@ -98,7 +104,7 @@ impl Session {
         Ok(slot.and_then(|slot| slot.live.as_deref()))
     }
 
-    fn builder<B: crate::backend::Backend>(
+    fn builder<B: Backend>(
         &self,
         name: &str,
         directory: &str,
@@ -177,8 +183,8 @@ impl Session {
     }
 }
 
-/// Options of a job on the heap backend, with the defaults of scripts.
-fn heap_options(words: &JobWords) -> Result<JobOptions<HeapBackend>> {
+/// Options of a job on any backend, with the defaults of scripts.
+fn job_options<B: Backend>(words: &JobWords, backend: B::Options) -> Result<JobOptions<B>> {
     let retained = match words.retain.map(NonZeroU32::new) {
         None => Retention::default(),
         Some(Some(count)) => Retention::Newest(count),
@@ -207,13 +213,13 @@ fn heap_options(words: &JobWords) -> Result<JobOptions<HeapBackend>> {
         writers_max: 1,
         uploads_max: 1,
         deletions: Deletions::ByHand,
-        backend: backend_options(words),
+        backend,
         ..JobOptions::default()
     })
 }
 
 /// Settings of the heap backend, with the defaults of scripts.
-fn backend_options(words: &JobWords) -> HeapSettings {
+fn heap_settings(words: &JobWords) -> HeapSettings {
     HeapSettings {
         antimatter: match words.antimatter {
             Some(command::Antimatter::Always) => Antimatter::Always,

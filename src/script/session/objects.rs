@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use futures::FutureExt;
+
 use super::Session;
 use crate::clock::{Clock, UploadIdSource};
 use crate::coordinator::read_published;
 use crate::error::{Error, Result};
+use crate::fault::{FaultMode, FaultPlan};
 use crate::script::command::Command;
 use crate::sweep::{SweepMode, SweepOptions, SweepReport, sweep_directory};
 use crate::verify::verify;
@@ -18,6 +21,7 @@ impl Session {
         match command {
             Command::Objects => self.objects().await?,
             Command::Fault(plan) => self.depot.faults().plan(plan),
+            Command::FaultNone => self.depot.faults().clear(),
             Command::Corrupt { id, victim, at } => {
                 let (_, slot) = self.current()?;
                 let directory = slot.directory.clone();
@@ -34,6 +38,8 @@ impl Session {
             }
             Command::Verify(id) => self.verify(id).await?,
             Command::Sweep { age_millis, dry_run } => self.sweep(age_millis, dry_run).await?,
+            Command::SweepOutside { age_millis, pause } => self.sweep_outside(age_millis, pause).await?,
+            Command::SweepResume => self.resume_sweep().await?,
             Command::Clock { millis } => self.clock.advance(millis),
             _ => {}
         }
@@ -82,6 +88,40 @@ impl Session {
                 None => self.print(format!("{} ok entries={}", verification.id, verification.entries)),
             }
         }
+        Ok(())
+    }
+
+    /// Another process sweeps the current job's directory, and stands still at a call to the store.
+    async fn sweep_outside(&mut self, age_millis: Option<u64>, pause: FaultPlan) -> Result<()> {
+        let (now, ids) = (self.clock.now(), UploadIdSource::counted(u16::MAX));
+        let (_, slot) = self.current()?;
+        let directory = slot.directory.clone();
+        let directory = self.depot.directory(&directory)?;
+        let options = SweepOptions::default();
+        let options = SweepOptions { age_millis: age_millis.unwrap_or(options.age_millis), ..options };
+        self.depot.faults().plan(pause);
+        self.paused_sweep =
+            Some(async move { sweep_directory(&directory, options, now, &ids).await }.boxed_local());
+        self.continue_sweep().await
+    }
+
+    /// A sweep that stands still goes on.
+    async fn resume_sweep(&mut self) -> Result<()> {
+        self.depot.faults().resume();
+        self.continue_sweep().await
+    }
+
+    async fn continue_sweep(&mut self) -> Result<()> {
+        let Some(mut sweep) = self.paused_sweep.take() else {
+            return Err(Error::invalid_argument("no sweep stands still"));
+        };
+        let Some(swept) = Self::unless_stalled(&self.depot, &mut sweep).await else {
+            self.paused_sweep = Some(sweep);
+            return Ok(());
+        };
+        self.depot.faults().forget(FaultMode::Pause);
+        let SweepReport { orphans, failed } = swept?;
+        self.print(format!("swept {}", orphans.len() - failed.len()));
         Ok(())
     }
 

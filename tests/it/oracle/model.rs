@@ -254,6 +254,10 @@ impl Model {
         let now = self.tick();
         let subtask = self.subtask_of(&at.2);
         let Some(entry) = subtask.entries.remove(at) else { return };
+        if entry.written.is_none() && !subtask.removals.contains_key(at) {
+            // No record of the key was ever written anywhere.
+            return;
+        }
         let removal = subtask.removals.entry(at.clone()).or_insert(Removal {
             oldest: entry.born,
             newest: None,
