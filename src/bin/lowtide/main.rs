@@ -7,6 +7,7 @@ mod compare;
 mod inspect;
 mod places;
 mod savepoint;
+mod script;
 mod simulate;
 mod sweep;
 mod verify;
@@ -35,6 +36,7 @@ enum Command {
     Verify(verify::VerifyArgs),
     Sweep(sweep::SweepArgs),
     Savepoint(savepoint::SavepointArgs),
+    Script(script::ScriptArgs),
     Simulate(simulate::SimulateArgs),
 }
 
@@ -86,6 +88,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(args),
         Command::Sweep(args) => sweep::run(args),
         Command::Savepoint(args) => savepoint::run(args),
+        Command::Script(args) => script::run(args),
         Command::Simulate(args) => simulate::run(args),
     };
     match outcome {
