@@ -35,6 +35,7 @@
 //! - [`Store`]: where everything goes, through `object_store`.
 //! - [`verify`] and [`inspect`]: what is in a store, and whether it is sound.
 //! - [`simulate`](mod@simulate): what a rewriting policy costs, by its accounting alone.
+//! - `script`: jobs driven step by step from a text file (feature `cli`).
 //! - [`fault`]: a store that fails where it is told to, for tests.
 
 mod backend;
@@ -48,6 +49,8 @@ mod inspect;
 mod job;
 mod publish;
 mod restore;
+#[cfg(feature = "cli")]
+pub mod script;
 pub mod simulate;
 mod sweep;
 mod upload;
