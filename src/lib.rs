@@ -57,7 +57,7 @@ mod upload;
 mod verify;
 
 pub use backend::{
-    Assignment, Backend, BackendFigures, EntryRef, FileSink, FreezeRequest, HeapEntries, HeapFrozen, HeapSettings,
+    Assignment, Backend, BackendFigures, DeclaredState, EntryRef, FileSink, FreezeRequest, HeapEntries, HeapFrozen, HeapSettings,
     NewFile, Snapshot, WriteOptions, key_group_of,
 };
 #[cfg(feature = "rocksdb")]
@@ -93,3 +93,8 @@ pub use restore::{
 };
 pub use sweep::{SweepMode, SweepOptions, SweepReport, sweep_directory};
 pub use verify::{Verification, verify};
+
+/// The example of the README, compiled and run with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
