@@ -26,6 +26,8 @@ mod routing;
 mod start;
 mod state;
 mod steps;
+#[cfg(feature = "cli")]
+mod stray;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

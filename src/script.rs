@@ -38,7 +38,7 @@ pub use check::{Mismatch, ScriptRun};
 pub use command::Medium;
 pub use error::ScriptError;
 
-use session::Session;
+pub(crate) use session::Session;
 use syntax::Stanza;
 
 /// The backends that a script can be run on, as its header and `backend=` name them.

@@ -19,6 +19,8 @@
 //! # assert_eq!(options.workload, Workload::Uniform);
 //! ```
 
+#[cfg(feature = "cli")]
+pub mod faults;
 mod figures;
 mod map;
 mod random;

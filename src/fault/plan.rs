@@ -125,6 +125,11 @@ impl Faults {
         self.state.lock().plans.clear();
     }
 
+    /// Forgets the plans of one mode; counts stay.
+    pub fn forget(&self, mode: FaultMode) {
+        self.state.lock().plans.retain(|(plan, _)| plan.mode != mode);
+    }
+
     /// Number of plans that have not picked all their calls yet.
     #[must_use]
     pub fn plans_open(&self) -> usize {

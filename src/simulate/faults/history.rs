@@ -164,7 +164,8 @@ impl History {
                 Some(Heard::Ignored(id)) => {
                     let pending = self.job_at(at)?.pending.get(&id);
                     let duplicate = pending.is_none_or(|pending| pending.stuck || !pending.acknowledged.is_empty());
-                    ensure(duplicate, || format!("chk-{id} is pending, and its message was ignored"))?;
+                    let stopped = self.world.replaced(self.job_at(at)?);
+                    ensure(duplicate || stopped, || format!("chk-{id} is pending, and its message was ignored"))?;
                     self.reach(Situation::LateMessage);
                 }
                 None => rest.push(line.clone()),
@@ -210,7 +211,9 @@ impl History {
         let directory = self.world.directories.get(&job.directory).cloned().unwrap_or_default();
         let listed = directory.own.contains_key(&id) || directory.savepoints.contains_key(&id);
         let newer = directory.own.keys().next_back().is_some_and(|newest| *newest > id);
-        ensure(listed || newer, || format!("chk-{id} completed and the sequence does not name it"))?;
+        // It was published before its coordinator knew, and let go meanwhile.
+        let gone = job.unheard.contains(&id) && self.world.faulty;
+        ensure(listed || newer || gone, || format!("chk-{id} completed and the sequence does not name it"))?;
         let subtasks = job.settings.subtasks as usize;
         let doubtful = job.unheard.contains(&id) || self.world.faulty;
         let job = self.job_at_mut(at)?;
@@ -261,7 +264,8 @@ impl History {
         let now = self.world.directories.get(directory).cloned().unwrap_or_default();
         let faulty = self.world.faulty;
         let job = self.job_at_mut(at)?;
-        let new = now.own.keys().filter(|id| !before.own.contains_key(id));
+        let known = |id: &&u64| before.own.contains_key(id) || before.savepoints.contains_key(id);
+        let new = now.own.keys().chain(now.savepoints.keys()).filter(|id| !known(id));
         let unheard: Vec<u64> = new.filter(|id| job.pending.contains_key(id)).copied().collect();
         ensure(unheard.is_empty() || faulty, || format!("{unheard:?} are published and nobody was told"))?;
         job.unheard.extend(unheard);
