@@ -173,6 +173,17 @@ impl<K: Key, V: Value, N: Namespace, B: Backend> StateMut<'_, K, V, N, B> {
         backend.put(token, namespace, key, value)
     }
 
+    /// Sets the value of a key in a namespace without asking whether it was there, which RocksDB would have to read.
+    ///
+    /// # Errors
+    ///
+    /// As [`StateRef::get_in`].
+    pub fn set_in(&mut self, namespace: N, key: K, value: V) -> Result<()> {
+        let subtask = self.routing.subtask_of::<K, K>(&key);
+        let (backend, token) = self.token(subtask)?;
+        backend.set(token, namespace, key, value)
+    }
+
     /// Changes the value of a key in place; false, and nothing happens, if the key is absent.
     ///
     /// # Errors
@@ -198,6 +209,17 @@ impl<K: Key, V: Value, N: Namespace, B: Backend> StateMut<'_, K, V, N, B> {
         let subtask = self.routing.subtask_of::<K, Q>(key);
         let (backend, token) = self.token(subtask)?;
         backend.remove(token, namespace, key)
+    }
+
+    /// Removes a key from a namespace without asking for the value it had, which RocksDB would have to read.
+    ///
+    /// # Errors
+    ///
+    /// As [`StateRef::get_in`].
+    pub fn discard_in<Q: Lookup<K> + ?Sized>(&mut self, namespace: &N, key: &Q) -> Result<()> {
+        let subtask = self.routing.subtask_of::<K, Q>(key);
+        let (backend, token) = self.token(subtask)?;
+        backend.discard(token, namespace, key)
     }
 
     /// The place of a key in a namespace, to be changed or filled.
@@ -269,6 +291,24 @@ impl<K: Key, V: Value, B: Backend> StateMut<'_, K, V, (), B> {
     /// As [`StateRef::get_in`].
     pub fn put(&mut self, key: K, value: V) -> Result<bool> {
         self.put_in((), key, value)
+    }
+
+    /// Sets the value of a key; see [`StateMut::set_in`].
+    ///
+    /// # Errors
+    ///
+    /// As [`StateRef::get_in`].
+    pub fn set(&mut self, key: K, value: V) -> Result<()> {
+        self.set_in((), key, value)
+    }
+
+    /// Removes a key; see [`StateMut::discard_in`].
+    ///
+    /// # Errors
+    ///
+    /// As [`StateRef::get_in`].
+    pub fn discard<Q: Lookup<K> + ?Sized>(&mut self, key: &Q) -> Result<()> {
+        self.discard_in(&(), key)
     }
 
     /// Changes the value of a key in place; false, and nothing happens, if the key is absent.

@@ -1,0 +1,293 @@
+//! Jobs on RocksDB: one conformance suite for both backends, and state that moves between them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lowtide::lsm::LsmOptions;
+use lowtide::{
+    Backend, CheckpointId, CheckpointKind, Claim, ErrorKind, HeapBackend, HeapSettings, Job, JobBuilder, KeyGroupSet,
+    RestoreFrom, RocksBackend, Store, ValueState, read_published,
+};
+use lowtide_format::{DecodeLimits, RecordRef, SegmentReader};
+
+use crate::support::run;
+
+type Entries = BTreeMap<(String, u32), String>;
+
+/// A job with one state of text keys, numbered namespaces and text values.
+struct NamedJob<B: Backend> {
+    job: Job<B>,
+    state: ValueState<String, String, u32, B>,
+}
+
+fn builder<B: Backend>(name: &str, subtasks: u32, settings: &B::Options) -> JobBuilder<B> {
+    JobBuilder::<B>::new(name).subtasks(subtasks).key_groups(16).backend(settings.clone())
+}
+
+fn rocks_settings(directory: &std::path::Path) -> LsmOptions {
+    LsmOptions { directory: directory.to_path_buf(), memory_budget: 8 << 20, ..LsmOptions::default() }
+}
+
+impl<B: Backend> NamedJob<B> {
+    fn of(mut job: Job<B>) -> Self {
+        let state = job.value_state("s").unwrap();
+        Self { job, state }
+    }
+
+    async fn create(name: &str, subtasks: u32, settings: &B::Options, store: &Store) -> Self {
+        Self::of(builder::<B>(name, subtasks, settings).create(store).await.unwrap())
+    }
+
+    async fn recover(name: &str, subtasks: u32, settings: &B::Options, store: &Store) -> Self {
+        Self::of(builder::<B>(name, subtasks, settings).recover(store).await.unwrap())
+    }
+
+    fn put(&mut self, key: &str, namespace: u32, value: &str) {
+        self.job.state_mut(&self.state).put_in(namespace, key.to_owned(), value.to_owned()).unwrap();
+    }
+
+    fn remove(&mut self, key: &str, namespace: u32) -> Option<String> {
+        self.job.state_mut(&self.state).remove_in(&namespace, key).unwrap()
+    }
+
+    async fn checkpoint(&mut self) -> lowtide::CheckpointFigures {
+        self.job.checkpoint(CheckpointKind::Checkpoint).await.unwrap()
+    }
+
+    fn entries(&self) -> Entries {
+        let entries = self.job.state(&self.state).iter().unwrap();
+        entries
+            .map(|entry| {
+                let (key, namespace, value) = entry.unwrap();
+                ((key.clone(), *namespace), value.clone())
+            })
+            .collect()
+    }
+}
+
+async fn conforms<B: Backend>(settings: B::Options) {
+    let store = Store::memory();
+    let mut job = NamedJob::<B>::create("j", 2, &settings, &store).await;
+    let mut expected = Entries::new();
+    for number in 0..60_u32 {
+        let (key, namespace) = (format!("k{}", number % 20), number % 3);
+        let absent = !expected.contains_key(&(key.clone(), namespace));
+        let said = job.job.state_mut(&job.state).put_in(namespace, key.clone(), format!("v{number}")).unwrap();
+        assert_eq!(said, absent, "whether {key} was absent");
+        expected.insert((key, namespace), format!("v{number}"));
+    }
+    assert_eq!(job.entries(), expected);
+    assert_eq!(job.remove("k1", 1), expected.remove(&("k1".to_owned(), 1)));
+    assert_eq!(job.remove("k1", 1), None);
+    let access = |job: &mut NamedJob<B>, key: &str, namespace: u32| {
+        job.job.state_mut(&job.state).update_in(&namespace, key, |value| value.push('!')).unwrap()
+    };
+    assert!(access(&mut job, "k2", 2) && !access(&mut job, "nobody", 2));
+    expected.get_mut(&("k2".to_owned(), 2)).unwrap().push('!');
+    let first = job.checkpoint().await;
+    assert_eq!((first.base, first.entries), (None, expected.len() as u64));
+
+    job.job.state_mut(&job.state).clear_in(&0).unwrap();
+    expected.retain(|(_, namespace), _| *namespace != 0);
+    let removed = job.job.state_mut(&job.state).retain(|key, _, _| key != "k5").unwrap();
+    assert_eq!(removed, expected.keys().filter(|(key, _)| key == "k5").count() as u64);
+    expected.retain(|(key, _), _| key != "k5");
+    let entry = job.job.state_mut(&job.state).entry_in(7, "new".to_owned()).or_insert("fresh".to_owned()).unwrap();
+    assert!(entry);
+    expected.insert(("new".to_owned(), 7), "fresh".to_owned());
+    assert_eq!(job.job.state(&job.state).len().unwrap(), expected.len() as u64);
+    let one = job.job.state(&job.state).iter_in(&7).unwrap().count();
+    assert_eq!(one, 1);
+    assert_eq!(job.checkpoint().await.base, Some(first.id));
+    drop(job);
+
+    for subtasks in [3, 1, 2] {
+        let mut job = NamedJob::<B>::recover("j", subtasks, &settings, &store).await;
+        assert_eq!(job.entries(), expected, "{subtasks} subtasks");
+        job.put(&format!("after {subtasks}"), 1, "x");
+        expected.insert((format!("after {subtasks}"), 1), "x".to_owned());
+        assert!(job.checkpoint().await.base.is_some(), "the checkpoint after a rescale has a base");
+    }
+    let mut job = NamedJob::<B>::recover("j", 2, &settings, &store).await;
+    job.job.state_mut(&job.state).clear().unwrap();
+    job.put("last", 0, "one");
+    job.checkpoint().await;
+    let job = NamedJob::<B>::recover("j", 4, &settings, &store).await;
+    assert_eq!(job.entries(), Entries::from([(("last".to_owned(), 0), "one".to_owned())]));
+}
+
+#[test]
+fn the_heap_conforms_to_the_common_suite() {
+    run(conforms::<HeapBackend>(HeapSettings::default()));
+}
+
+#[test]
+fn rocksdb_conforms_to_the_common_suite() {
+    let directory = tempfile::tempdir().unwrap();
+    run(conforms::<RocksBackend>(rocks_settings(directory.path())));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "local directories are left");
+}
+
+/// A history with a chain: overwritten, removed, cleared, put again.
+async fn write_history<B: Backend>(name: &str, settings: &B::Options, store: &Store) -> Entries {
+    let mut job = NamedJob::<B>::create(name, 2, settings, store).await;
+    for number in 0..40 {
+        job.put(&format!("k{number}"), number % 2, "old");
+    }
+    job.checkpoint().await;
+    for number in 0..10 {
+        job.put(&format!("k{number}"), number % 2, "new");
+        job.remove(&format!("k{}", number + 10), number % 2);
+    }
+    job.checkpoint().await;
+    job.job.state_mut(&job.state).clear_in(&1).unwrap();
+    job.put("k1", 1, "again");
+    job.checkpoint().await;
+    let entries = job.entries();
+    assert_eq!(entries.len(), 16);
+    entries
+}
+
+async fn moves<A: Backend, B: Backend>(a: A::Options, b: B::Options, claim: Claim) {
+    let store = Store::memory();
+    let mut expected = write_history::<A>("a", &a, &store).await;
+    let from = RestoreFrom { claim, ..RestoreFrom::latest("a") };
+    let mut moved = NamedJob::<B>::of(builder::<B>("b", 3, &b).restore(&store, from).await.unwrap());
+    assert_eq!(moved.entries(), expected);
+    moved.remove("k0", 0);
+    moved.put("k30", 0, "moved");
+    expected.remove(&("k0".to_owned(), 0));
+    expected.insert(("k30".to_owned(), 0), "moved".to_owned());
+    let first = moved.checkpoint().await;
+    assert_eq!(first.referenced_bytes, 0, "a file of the other backend is listed");
+    moved.put("k31", 1, "delta");
+    expected.insert(("k31".to_owned(), 1), "delta".to_owned());
+    assert_eq!(moved.checkpoint().await.base, Some(first.id));
+    let directory = moved.job.name().to_owned();
+    drop(moved);
+    let directory = if claim == Claim::Claim { "a".to_owned() } else { directory };
+    let recovered = builder::<B>("b", 2, &b).directory(&directory).recover(&store).await.unwrap();
+    assert_eq!(NamedJob::of(recovered).entries(), expected);
+    // And home again.
+    let back = builder::<A>("c", 1, &a).restore(&store, RestoreFrom::latest(&directory)).await.unwrap();
+    assert_eq!(NamedJob::of(back).entries(), expected);
+}
+
+#[test]
+fn a_heap_checkpoint_moves_into_rocksdb_and_back() {
+    let directory = tempfile::tempdir().unwrap();
+    for claim in [Claim::NoClaim, Claim::Claim] {
+        let rocks = rocks_settings(directory.path());
+        run(moves::<HeapBackend, RocksBackend>(HeapSettings::default(), rocks, claim));
+    }
+}
+
+#[test]
+fn a_rocksdb_checkpoint_moves_into_the_heap_and_back() {
+    let directory = tempfile::tempdir().unwrap();
+    for claim in [Claim::NoClaim, Claim::Claim] {
+        let rocks = rocks_settings(directory.path());
+        run(moves::<RocksBackend, HeapBackend>(rocks, HeapSettings::default(), claim));
+    }
+}
+
+/// The records of a savepoint, and nothing that depends on who wrote it: group, state, key, namespace, value.
+async fn savepoint_content(store: &Store, directory: &str, id: CheckpointId) -> BTreeSet<(u16, u16, Vec<u8>)> {
+    let directory = store.sub(&lowtide::ObjectName::new(directory).unwrap());
+    let published = read_published(&directory).await.unwrap();
+    let manifest = published.get(id).unwrap().manifest(&directory).await.unwrap();
+    let all = KeyGroupSet::from(manifest.key_groups.all());
+    let mut content = BTreeSet::new();
+    for file in &manifest.files {
+        let bytes = directory.get(&file.entry.object, DecodeLimits::default()).await.unwrap();
+        let reader = SegmentReader::open(&bytes, DecodeLimits::default()).unwrap();
+        let visited = reader.visit::<lowtide_format::FormatError>(&bytes, &all, |run, record| {
+            let RecordRef::Put { key, namespace, value, .. } = record else { panic!("a tombstone in a savepoint") };
+            let length = |bytes: &[u8]| (bytes.len() as u32).to_le_bytes();
+            let record = [&length(key)[..], key, &length(namespace)[..], namespace, value].concat();
+            assert!(content.insert((run.key_group.0, run.state, record)), "an entry is there twice");
+            Ok(())
+        });
+        visited.unwrap();
+    }
+    content
+}
+
+#[test]
+fn a_savepoint_has_the_same_records_whichever_backend_wrote_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let rocks = rocks_settings(directory.path());
+    run(async {
+        let store = Store::memory();
+        write_history::<HeapBackend>("a", &HeapSettings::default(), &store).await;
+        write_history::<RocksBackend>("b", &rocks, &store).await;
+        let mut heap = NamedJob::<HeapBackend>::recover("a", 2, &HeapSettings::default(), &store).await;
+        let mut lsm = NamedJob::<RocksBackend>::recover("b", 2, &rocks, &store).await;
+        let ids = [
+            heap.job.checkpoint(CheckpointKind::Savepoint).await.unwrap().id,
+            lsm.job.checkpoint(CheckpointKind::Savepoint).await.unwrap().id,
+        ];
+        let (ours, theirs) =
+            (savepoint_content(&store, "a", ids[0]).await, savepoint_content(&store, "b", ids[1]).await);
+        assert_eq!(ours.len(), 16);
+        assert_eq!(ours, theirs);
+        // The savepoint of RocksDB is no base, and took none away.
+        lsm.put("k1", 1, "more");
+        assert!(lsm.checkpoint().await.base.unwrap() < ids[1]);
+    });
+}
+
+#[test]
+fn a_checkpoint_without_changes_uploads_metadata_only() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let store = Store::memory();
+        let mut job = NamedJob::<RocksBackend>::create("j", 2, &rocks_settings(directory.path()), &store).await;
+        for number in 0..2000 {
+            job.put(&format!("key {number}"), 0, &"value ".repeat(20));
+        }
+        let first = job.checkpoint().await;
+        let second = job.checkpoint().await;
+        assert!(first.new_bytes > 20_000, "{first:?}");
+        assert!(second.new_bytes <= 2 * (64 << 10) && second.new_bytes < first.new_bytes / 4, "{second:?}");
+        assert!(second.referenced_bytes > 0);
+    });
+}
+
+#[test]
+fn a_damaged_or_missing_table_is_an_error_that_names_it_and_the_older_checkpoint_stays_usable() {
+    let directory = tempfile::tempdir().unwrap();
+    let rocks = rocks_settings(directory.path());
+    run(async {
+        let store = Store::memory();
+        let mut job = NamedJob::<RocksBackend>::of(
+            builder::<RocksBackend>("j", 1, &rocks)
+                .retained(lowtide::Retention::Newest(std::num::NonZeroU32::new(2).unwrap()))
+                .create(&store)
+                .await
+                .unwrap(),
+        );
+        job.put("a", 0, "1");
+        let first = job.checkpoint().await;
+        job.put("b", 0, "2");
+        let second = job.checkpoint().await;
+        drop(job);
+        let inside = store.sub(&lowtide::ObjectName::new("j").unwrap());
+        let published = read_published(&inside).await.unwrap();
+        let of = |id| published.get(id).unwrap();
+        let (old, new) =
+            (of(first.id).manifest(&inside).await.unwrap(), of(second.id).manifest(&inside).await.unwrap());
+        let old: Vec<_> = old.entries().cloned().collect();
+        let fresh = |entry: &&lowtide::FileEntry| entry.kind == lowtide::FileKind::Sst && !old.contains(entry);
+        let table = new.entries().find(fresh).unwrap().object.clone();
+        let report = inside.delete(std::slice::from_ref(&table)).await;
+        assert!(report.failed.is_empty());
+        let failed = builder::<RocksBackend>("c", 1, &rocks).restore(&store, RestoreFrom::latest("j")).await;
+        let error = failed.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Missing, "{error}");
+        assert!(error.to_string().contains(table.as_str()), "{error}");
+        let older = RestoreFrom { checkpoint: Some(first.id), ..RestoreFrom::latest("j") };
+        let restored = builder::<RocksBackend>("d", 2, &rocks).restore(&store, older).await.unwrap();
+        assert_eq!(NamedJob::of(restored).entries().len(), 1);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "something half-open is left");
+    });
+}
