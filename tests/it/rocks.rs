@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lowtide::lsm::LsmOptions;
 use lowtide::{
-    Backend, CheckpointId, CheckpointKind, Claim, ErrorKind, HeapBackend, HeapSettings, Job, JobBuilder, KeyGroupSet,
-    RestoreFrom, RocksBackend, Store, ValueState, read_published,
+    Backend, CheckpointId, CheckpointKind, Claim, ErrorKind, HeapBackend, HeapSettings, Job, JobBuilder,
+    KeyGroupSet, RestoreFrom, RocksBackend, Store, ValueState, read_published,
 };
 use lowtide_format::{DecodeLimits, RecordRef, SegmentReader};
 
@@ -71,7 +71,8 @@ async fn conforms<B: Backend>(settings: B::Options) {
     for number in 0..60_u32 {
         let (key, namespace) = (format!("k{}", number % 20), number % 3);
         let absent = !expected.contains_key(&(key.clone(), namespace));
-        let said = job.job.state_mut(&job.state).put_in(namespace, key.clone(), format!("v{number}")).unwrap();
+        let said =
+            job.job.state_mut(&job.state).put_in(namespace, key.clone(), format!("v{number}")).unwrap();
         assert_eq!(said, absent, "whether {key} was absent");
         expected.insert((key, namespace), format!("v{number}"));
     }
@@ -91,7 +92,8 @@ async fn conforms<B: Backend>(settings: B::Options) {
     let removed = job.job.state_mut(&job.state).retain(|key, _, _| key != "k5").unwrap();
     assert_eq!(removed, expected.keys().filter(|(key, _)| key == "k5").count() as u64);
     expected.retain(|(key, _), _| key != "k5");
-    let entry = job.job.state_mut(&job.state).entry_in(7, "new".to_owned()).or_insert("fresh".to_owned()).unwrap();
+    let entry =
+        job.job.state_mut(&job.state).entry_in(7, "new".to_owned()).or_insert("fresh".to_owned()).unwrap();
     assert!(entry);
     expected.insert(("new".to_owned(), 7), "fresh".to_owned());
     assert_eq!(job.job.state(&job.state).len().unwrap(), expected.len() as u64);
@@ -191,7 +193,11 @@ fn a_rocksdb_checkpoint_moves_into_the_heap_and_back() {
 }
 
 /// The records of a savepoint, and nothing that depends on who wrote it: group, state, key, namespace, value.
-async fn savepoint_content(store: &Store, directory: &str, id: CheckpointId) -> BTreeSet<(u16, u16, Vec<u8>)> {
+async fn savepoint_content(
+    store: &Store,
+    directory: &str,
+    id: CheckpointId,
+) -> BTreeSet<(u16, u16, Vec<u8>)> {
     let directory = store.sub(&lowtide::ObjectName::new(directory).unwrap());
     let published = read_published(&directory).await.unwrap();
     let manifest = published.get(id).unwrap().manifest(&directory).await.unwrap();
@@ -201,7 +207,9 @@ async fn savepoint_content(store: &Store, directory: &str, id: CheckpointId) -> 
         let bytes = directory.get(&file.entry.object, DecodeLimits::default()).await.unwrap();
         let reader = SegmentReader::open(&bytes, DecodeLimits::default()).unwrap();
         let visited = reader.visit::<lowtide_format::FormatError>(&bytes, &all, |run, record| {
-            let RecordRef::Put { key, namespace, value, .. } = record else { panic!("a tombstone in a savepoint") };
+            let RecordRef::Put { key, namespace, value, .. } = record else {
+                panic!("a tombstone in a savepoint")
+            };
             let length = |bytes: &[u8]| (bytes.len() as u32).to_le_bytes();
             let record = [&length(key)[..], key, &length(namespace)[..], namespace, value].concat();
             assert!(content.insert((run.key_group.0, run.state, record)), "an entry is there twice");
@@ -241,7 +249,8 @@ fn a_checkpoint_without_changes_uploads_metadata_only() {
     let directory = tempfile::tempdir().unwrap();
     run(async {
         let store = Store::memory();
-        let mut job = NamedJob::<RocksBackend>::create("j", 2, &rocks_settings(directory.path()), &store).await;
+        let mut job =
+            NamedJob::<RocksBackend>::create("j", 2, &rocks_settings(directory.path()), &store).await;
         for number in 0..2000 {
             job.put(&format!("key {number}"), 0, &"value ".repeat(20));
         }
@@ -277,7 +286,8 @@ fn a_damaged_or_missing_table_is_an_error_that_names_it_and_the_older_checkpoint
         let (old, new) =
             (of(first.id).manifest(&inside).await.unwrap(), of(second.id).manifest(&inside).await.unwrap());
         let old: Vec<_> = old.entries().cloned().collect();
-        let fresh = |entry: &&lowtide::FileEntry| entry.kind == lowtide::FileKind::Sst && !old.contains(entry);
+        let fresh =
+            |entry: &&lowtide::FileEntry| entry.kind == lowtide::FileKind::Sst && !old.contains(entry);
         let table = new.entries().find(fresh).unwrap().object.clone();
         let report = inside.delete(std::slice::from_ref(&table)).await;
         assert!(report.failed.is_empty());

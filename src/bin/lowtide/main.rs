@@ -4,6 +4,8 @@
 //! store that cannot be used.
 
 mod compare;
+#[cfg(feature = "rocksdb")]
+mod convert;
 mod inspect;
 mod places;
 mod savepoint;
@@ -32,6 +34,8 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Compare(compare::CompareArgs),
+    #[cfg(feature = "rocksdb")]
+    Convert(convert::ConvertArgs),
     Inspect(inspect::InspectArgs),
     Verify(verify::VerifyArgs),
     Sweep(sweep::SweepArgs),
@@ -84,6 +88,8 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(EnvFilter::from_default_env()).with_writer(io::stderr).init();
     let outcome = match &arguments.command {
         Command::Compare(args) => compare::run(args),
+        #[cfg(feature = "rocksdb")]
+        Command::Convert(args) => convert::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Sweep(args) => sweep::run(args),
