@@ -31,7 +31,7 @@ mod heap;
 #[cfg(feature = "rocksdb")]
 mod rocks;
 
-pub use heap::{HeapEntries, HeapFrozen, HeapSettings};
+pub use heap::{DeclaredState, HeapEntries, HeapFrozen, HeapSettings};
 #[cfg(feature = "rocksdb")]
 pub use rocks::{Decoded, RocksBackend, RocksEntries, RocksSnapshot};
 

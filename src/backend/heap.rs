@@ -3,13 +3,18 @@
 //! Owns: translating calls, requests and errors. Does not own: the map, its deltas and its restore
 //! (`lowtide-heap`).
 
+use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 
 use lowtide_format::{
     CheckpointId, CheckpointKind, FileEntry, FileKind, Generation, Key, Lookup, ManifestFile, Namespace,
     SegmentOptions, Value,
 };
-use lowtide_heap::{Antimatter, FreezeKind, HeapBackend, HeapError, HeapErrorKind, HeapSnapshot};
+use lowtide_heap::rewrite::{BoundedRewriting, RewritePolicy};
+use lowtide_heap::{
+    Antimatter, FreezeKind, HeapBackend, HeapError, HeapErrorKind, HeapRestore, HeapSnapshot,
+};
 
 use super::{
     Assignment, Backend, BackendFigures, EntryRef, FileSink, FreezeRequest, NewFile, Snapshot, WriteOptions,
@@ -31,13 +36,41 @@ pub struct HeapSettings {
     pub antimatter: Antimatter,
     /// Key groups encoded at a time, at least 1. Default 1.
     pub parallelism: usize,
+    /// Which old entries are written again to keep the chain short; none rewrites nothing. Default
+    /// [`BoundedRewriting`].
+    pub rewriting: Option<Arc<dyn RewritePolicy>>,
+    /// States whose types a restore knows; see [`HeapSettings::declare`].
+    pub declared: Vec<DeclaredState>,
+}
+
+/// The name and types of a state, told to a restore before it reads entries.
+#[derive(Clone)]
+pub struct DeclaredState(Arc<dyn Fn(&mut HeapRestore) -> Result<(), HeapError> + Send + Sync>);
+
+impl fmt::Debug for DeclaredState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DeclaredState")
+    }
+}
+
+impl HeapSettings {
+    /// Tells a restore the types of a state, so that its entries are decoded once, as they are read. A state that is
+    /// not declared is kept as bytes until it is opened.
+    #[must_use]
+    pub fn declare<K: Key, V: Value, N: Namespace>(mut self, name: &str) -> Self {
+        let name = name.to_owned();
+        let open = move |restore: &mut HeapRestore| restore.value_state::<K, N, V>(&name).map(drop);
+        self.declared.push(DeclaredState(Arc::new(open)));
+        self
+    }
 }
 
 impl Default for HeapSettings {
     fn default() -> Self {
         let lowtide_heap::WriteOptions { segment, segment_bytes_max, antimatter, parallelism, .. } =
             lowtide_heap::WriteOptions::default();
-        Self { segment, segment_bytes_max, antimatter, parallelism }
+        let rewriting: Option<Arc<dyn RewritePolicy>> = Some(Arc::new(BoundedRewriting::default()));
+        Self { segment, segment_bytes_max, antimatter, parallelism, rewriting, declared: Vec::new() }
     }
 }
 
@@ -51,7 +84,7 @@ pub struct HeapFrozen {
 
 impl Snapshot for HeapFrozen {
     fn write(&mut self, options: &WriteOptions, sink: &mut FileSink<'_>) -> Result<()> {
-        let HeapSettings { segment, segment_bytes_max, antimatter, parallelism } = self.settings.clone();
+        let HeapSettings { segment, segment_bytes_max, antimatter, parallelism, .. } = self.settings;
         let cancel = options.cancel.clone();
         let options =
             lowtide_heap::WriteOptions { segment, segment_bytes_max, antimatter, parallelism, cancel };
@@ -153,16 +186,18 @@ impl Backend for HeapBackend {
     type Ref<'a, T: 'a> = &'a T;
     type Iter<'a, K: Key, N: Namespace, V: Value> = HeapEntries<'a, K, N, V>;
 
-    fn open(_options: &HeapSettings, assignment: Assignment) -> Result<Self> {
-        Ok(Self::new(heap_options(assignment)))
+    fn open(options: &HeapSettings, assignment: Assignment) -> Result<Self> {
+        let mut backend = Self::new(heap_options(assignment));
+        backend.set_rewriting(options.rewriting.clone());
+        Ok(backend)
     }
 
     fn restore(
-        _options: &HeapSettings,
+        options: &HeapSettings,
         assignment: Assignment,
         source: &RestoreSource,
     ) -> impl Future<Output = Result<Self>> + Send {
-        restore::restore(assignment, source)
+        restore::restore(options, assignment, source)
     }
 
     fn figures(&self) -> BackendFigures {

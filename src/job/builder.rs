@@ -23,7 +23,7 @@ pub enum Deletions {
 }
 
 /// Settings of a job; every field has a default.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct JobOptions<B: Backend> {
     /// Subtasks that share the key groups, at least 1. Default 1.
     pub subtasks: u32,
@@ -55,6 +55,12 @@ pub struct JobOptions<B: Backend> {
     pub read: ReadOptions,
     /// Settings of the backend itself.
     pub backend: B::Options,
+}
+
+impl<B: Backend> Clone for JobOptions<B> {
+    fn clone(&self) -> Self {
+        Self { read: self.read.clone(), backend: self.backend.clone(), ..*self }
+    }
 }
 
 impl<B: Backend> Default for JobOptions<B> {

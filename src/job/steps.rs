@@ -329,9 +329,10 @@ impl<B: Backend> Job<B> {
         }
     }
 
-    /// A completion also ends the older attempts of which no notice came; savepoints are overtaken by nothing.
+    /// A completion also ends the older attempts of which no notice came.
     fn deliver_completed(&mut self, id: CheckpointId) {
         let lowest = self.coordinator.lowest_retained().unwrap_or(id);
+        let pending = self.coordinator.pending();
         for subtask in &mut self.subtasks {
             let kind = subtask.attempts.get(&id).map(|attempt| attempt.kind);
             if kind != Some(CheckpointKind::Savepoint) {
@@ -342,14 +343,9 @@ impl<B: Backend> Job<B> {
                 // What it needs of them it lists itself.
                 subtask.unconfirmed.retain(|other, _| *other > id);
             }
-            let older = subtask.attempts.range(..=id);
-            let overtaken = |attempt: &Attempt<_>| {
-                attempt.kind != CheckpointKind::Savepoint && kind != Some(CheckpointKind::Savepoint)
-            };
-            let ended: Vec<_> = older
-                .filter(|(other, attempt)| **other == id || overtaken(attempt))
-                .map(|(other, _)| *other)
-                .collect();
+            // Savepoints are overtaken by nothing; those that have ended all the same are not pending any more.
+            let older = subtask.attempts.range(..=id).map(|(other, _)| *other);
+            let ended: Vec<_> = older.filter(|other| *other == id || !pending.contains(other)).collect();
             for other in ended {
                 if let Some(attempt) = subtask.attempts.remove(&other) {
                     self.coordinator.discard(attempt.end());

@@ -6,6 +6,7 @@
 use lowtide_format::FormatError;
 use lowtide_heap::{HeapBackend, HeapOptions, HeapRestore, RestoredFile};
 
+use super::HeapSettings;
 use crate::backend::Assignment;
 use crate::error::{Error, Result};
 use crate::restore::{FetchedSegment, RestorePlan, RestoreSource};
@@ -14,12 +15,26 @@ use crate::restore::{FetchedSegment, RestorePlan, RestoreSource};
 const INLINE_BYTES_MAX: u64 = 256 << 10;
 
 /// Reads what `assignment` asks for from the checkpoint of `source`, whichever backend wrote it.
-pub(super) async fn restore(assignment: Assignment, source: &RestoreSource) -> Result<HeapBackend> {
+pub(super) async fn restore(
+    settings: &HeapSettings,
+    assignment: Assignment,
+    source: &RestoreSource,
+) -> Result<HeapBackend> {
+    let mut backend = restore_any(settings, assignment, source).await?;
+    backend.set_rewriting(settings.rewriting.clone());
+    Ok(backend)
+}
+
+async fn restore_any(
+    settings: &HeapSettings,
+    assignment: Assignment,
+    source: &RestoreSource,
+) -> Result<HeapBackend> {
     let options = super::heap_options(assignment);
     #[cfg(feature = "rocksdb")]
     if crate::backend::rocks::is_table_checkpoint(source.manifest()) {
         let records = crate::backend::rocks::records_of_tables(assignment, source).await?;
-        let mut backend = restore_records(options, &records).await?;
+        let mut backend = restore_records(settings, options, &records).await?;
         // Its segments are in no checkpoint of the job.
         backend.forget_bases();
         return Ok(backend);
@@ -29,14 +44,21 @@ pub(super) async fn restore(assignment: Assignment, source: &RestoreSource) -> R
         let message = format!("{} is in RocksDB's tables, which this build cannot read", source.id());
         return Err(Error::incompatible(message));
     }
-    restore_records(options, source).await
+    restore_records(settings, options, source).await
 }
 
 /// Reads what `options` ask for, newest segment first.
-async fn restore_records(options: HeapOptions, source: &RestoreSource) -> Result<HeapBackend> {
+async fn restore_records(
+    settings: &HeapSettings,
+    options: HeapOptions,
+    source: &RestoreSource,
+) -> Result<HeapBackend> {
     let plan = RestorePlan::new(source.manifest(), options.range)?;
     source.announce(&plan);
     let mut restore = HeapRestore::new(options, source.id(), source.options().limits);
+    for declared in &settings.declared {
+        declared.0(&mut restore)?;
+    }
     let mut segments = std::pin::pin!(source.segments(plan));
     while let Some(segment) = futures::StreamExt::next(&mut segments).await {
         let segment = segment?;

@@ -1,11 +1,14 @@
 //! A job and the map it must agree with, driven by random steps.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use lowtide::{
-    BaseMode, CheckpointId, CheckpointKind, Claim, Event, Job, JobBuilder, ObjectClass, ObjectName, OnDamage,
-    RestoreFrom, Retention, Step, Store, ValueState, read_published,
+    BaseMode, CheckpointId, CheckpointKind, Claim, Event, HeapSettings, Job, JobBuilder, ObjectClass,
+    ObjectName, OnDamage, RestoreFrom, Retention, Step, Store, ValueState, read_published,
 };
+
+use lowtide::heap::rewrite::{Bound, BoundedRewriting, RewriteBudget, RewritePolicy};
 
 use super::model::{Image, ModelKey, Rng};
 
@@ -63,10 +66,12 @@ pub(super) enum Situation {
     Delta,
     /// A delta was taken against a checkpoint that was only acknowledged.
     AcknowledgedBase,
+    /// A checkpoint wrote old entries again.
+    Rewritten,
 }
 
 impl Situation {
-    pub(super) const ALL: [Self; 22] = [
+    pub(super) const ALL: [Self; 23] = [
         Self::Aborted,
         Self::Overtaken,
         Self::ThreePending,
@@ -89,6 +94,7 @@ impl Situation {
         Self::FailedOver,
         Self::Delta,
         Self::AcknowledgedBase,
+        Self::Rewritten,
     ];
 }
 
@@ -121,7 +127,7 @@ pub(super) struct World {
     /// Checkpoints of former directories; nobody may delete them any more.
     foreign: Vec<(String, CheckpointId, Image)>,
     removed: BTreeSet<ModelKey>,
-    mode: BaseMode,
+    settings: Settings,
     /// The newest checkpoint that each subtask has acknowledged in this generation.
     acknowledged: Vec<Option<CheckpointId>>,
     reached: BTreeSet<Situation>,
@@ -143,7 +149,10 @@ impl World {
         let subtasks = 2 + rng.below(3) as u32;
         let retained = 1 + rng.below(3) as u32;
         let mode = if rng.chance(70) { BaseMode::Confirmed } else { BaseMode::Acknowledged };
-        let mut job = builder("j0", subtasks, retained).base_mode(mode).create(&store).await.unwrap();
+        let policy = policy(rng);
+        let settings = Settings { mode, policy };
+        let trace = format!("start subtasks={subtasks} retain={retained} {settings:?}");
+        let mut job = settings.builder("j0", subtasks, retained).create(&store).await.unwrap();
         let handles = open_states(&mut job);
         Self {
             store,
@@ -158,10 +167,10 @@ impl World {
             kept: BTreeMap::new(),
             foreign: Vec::new(),
             removed: BTreeSet::new(),
-            mode,
+            settings,
             acknowledged: vec![None; subtasks as usize],
             reached: BTreeSet::new(),
-            trace: vec![format!("start subtasks={subtasks} retain={retained} {mode:?}")],
+            trace: vec![trace],
         }
     }
 
@@ -193,7 +202,7 @@ impl World {
         while !self.pending.is_empty() {
             self.complete_one(rng).await;
         }
-        if self.mode == BaseMode::Acknowledged {
+        if self.settings.mode == BaseMode::Acknowledged {
             // What was only acknowledged is kept until a completed checkpoint is newer.
             self.trigger_as(CheckpointKind::Checkpoint);
             self.complete_one(rng).await;
@@ -338,7 +347,7 @@ impl World {
     fn bases(&mut self, kind: CheckpointKind) -> Vec<Option<CheckpointId>> {
         let completed = if kind == CheckpointKind::Checkpoint { self.newest_checkpoint() } else { None };
         let mut bases = vec![completed; self.subtasks as usize];
-        if kind == CheckpointKind::Checkpoint && self.mode == BaseMode::Acknowledged {
+        if kind == CheckpointKind::Checkpoint && self.settings.mode == BaseMode::Acknowledged {
             for (base, acknowledged) in bases.iter_mut().zip(&self.acknowledged) {
                 if *acknowledged > completed {
                     *base = *acknowledged;
@@ -376,6 +385,13 @@ impl World {
             *newest = (*newest).max(Some(id));
         }
         self.observe(step);
+        if acknowledged && self.kept.contains_key(&id) {
+            let stat = self.job.stat(id).await.unwrap();
+            self.trace.push(format!("  {stat:?}"));
+            if stat.rewritten > 0 {
+                self.reached.insert(Situation::Rewritten);
+            }
+        }
     }
 
     async fn complete_one(&mut self, rng: &mut Rng) {
@@ -478,7 +494,7 @@ impl World {
         let Some(newest) = self.newest_checkpoint() else { return };
         let subtasks = self.other_subtasks(rng);
         self.trace.push(format!("recover {newest} subtasks={subtasks}"));
-        let builder = builder(&self.directory, subtasks, self.retained).base_mode(self.mode);
+        let builder = self.settings.builder(&self.directory, subtasks, self.retained);
         self.job = builder.recover(&self.store).await.unwrap();
         self.reached.insert(Situation::Recovered);
         self.after_restore(newest, subtasks);
@@ -499,7 +515,7 @@ impl World {
             progress: None,
         };
         let name = format!("j{}", self.directories);
-        let builder = builder(&name, subtasks, self.retained).base_mode(self.mode);
+        let builder = self.settings.builder(&name, subtasks, self.retained);
         self.job = builder.restore(&self.store, from).await.unwrap();
         if self.newest_checkpoint().is_some_and(|newest| newest > id) {
             self.reached.insert(Situation::RestoredOlder);
@@ -569,6 +585,32 @@ impl World {
             assert_eq!(stored, listed, "objects that nothing lists");
         }
     }
+}
+
+/// What stays the same over restores.
+#[derive(Clone, Debug)]
+struct Settings {
+    mode: BaseMode,
+    policy: Option<Arc<dyn RewritePolicy>>,
+}
+
+impl Settings {
+    fn builder(&self, name: &str, subtasks: u32, retained: u32) -> JobBuilder {
+        let backend = HeapSettings { rewriting: self.policy.clone(), ..HeapSettings::default() };
+        builder(name, subtasks, retained).base_mode(self.mode).backend(backend)
+    }
+}
+
+/// No rewriting, or one of the bounds with a small or an unlimited budget.
+fn policy(rng: &mut Rng) -> Option<Arc<dyn RewritePolicy>> {
+    let bound = match rng.below(5) {
+        0 => return None,
+        1 => Bound::MaxAge { checkpoints: rng.below(3) as u32 },
+        2 => Bound::SpaceAmplification { ratio: 1.0 + rng.below(10) as f64 / 10.0 },
+        _ => Bound::MaxSegments { count: 1 + rng.below(3) as u32 },
+    };
+    let budget = if rng.chance(50) { RewriteBudget::Unlimited } else { RewriteBudget::Bytes(rng.below(200)) };
+    Some(Arc::new(BoundedRewriting { budget, ..BoundedRewriting::exactly(bound) }))
 }
 
 fn builder(name: &str, subtasks: u32, retained: u32) -> JobBuilder {

@@ -1,0 +1,246 @@
+//! What a restore reads, and what it says about damage.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use lowtide::{
+    CheckpointId, CheckpointKind, CountingStore, ErrorKind, HeapSettings, Job, JobOptions, ObjectClass,
+    ObjectName, OnDamage, RestoreFrom, Retention, Store, ValueState, verify,
+};
+
+use crate::support::{TextJob, map_of, run};
+
+fn id(number: u64) -> CheckpointId {
+    CheckpointId::new(number).unwrap()
+}
+
+/// A job that keeps two checkpoints and rewrites nothing.
+async fn two_checkpoints(store: &Store) -> TextJob {
+    let backend = HeapSettings { rewriting: None, ..HeapSettings::default() };
+    let builder = Job::builder("j").key_groups(8).retained(Retention::newest(2).unwrap()).backend(backend);
+    let mut job = TextJob::of(builder.create(store).await.unwrap());
+    job.put("a", "1");
+    job.put("b", "1");
+    job.job.checkpoint(CheckpointKind::Checkpoint).await.unwrap();
+    job.put("a", "2");
+    job.job.checkpoint(CheckpointKind::Checkpoint).await.unwrap();
+    job
+}
+
+/// The object that only the second checkpoint lists.
+async fn newest_object(job: &TextJob) -> ObjectName {
+    let manifest = job.job.manifest(id(2)).await.unwrap();
+    let own: Vec<_> = manifest.files.iter().filter(|file| file.checkpoint == id(2)).collect();
+    assert_eq!(own.len(), 1);
+    own[0].entry.object.clone()
+}
+
+async fn replace(store: &Store, name: &ObjectName, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = store.get(name, Default::default()).await.unwrap().to_vec();
+    change(&mut bytes);
+    store.delete(std::slice::from_ref(name)).await;
+    store.put_data(name, Bytes::from(bytes)).await.unwrap();
+}
+
+async fn restored(store: &Store, on_damage: OnDamage) -> lowtide::Result<TextJob> {
+    let from = RestoreFrom { on_damage, ..RestoreFrom::latest("j") };
+    Ok(TextJob::of(Job::builder("k").key_groups(8).restore(store, from).await?))
+}
+
+#[test]
+fn a_flipped_bit_is_corrupt_and_names_object_and_checkpoint_and_fallback_takes_the_one_before() {
+    run(async {
+        let store = Store::memory();
+        let job = two_checkpoints(&store).await;
+        let object = newest_object(&job).await;
+        replace(job.job.store(), &object, |bytes| bytes[12] ^= 1).await;
+        let error = restored(&store, OnDamage::Refuse).await.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        let text = error.to_string();
+        assert!(text.contains(object.as_str()) && text.contains("chk-2"), "{text}");
+        let older = restored(&store, OnDamage::FallBack).await.unwrap();
+        assert_eq!(older.job.restored(), Some(id(1)));
+        assert_eq!(older.dump(), map_of(&[("a", "1"), ("b", "1")]));
+    });
+}
+
+#[test]
+fn a_cut_object_is_corrupt() {
+    run(async {
+        let store = Store::memory();
+        let job = two_checkpoints(&store).await;
+        let object = newest_object(&job).await;
+        replace(job.job.store(), &object, |bytes| bytes.truncate(bytes.len() / 2)).await;
+        let error = restored(&store, OnDamage::Refuse).await.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    });
+}
+
+#[test]
+fn a_lost_object_is_missing_and_names_object_and_checkpoint() {
+    run(async {
+        let store = Store::memory();
+        let job = two_checkpoints(&store).await;
+        let object = newest_object(&job).await;
+        job.job.store().delete(std::slice::from_ref(&object)).await;
+        let error = restored(&store, OnDamage::Refuse).await.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Missing);
+        let text = error.to_string();
+        assert!(text.contains(object.as_str()) && text.contains("chk-2"), "{text}");
+        let older = restored(&store, OnDamage::FallBack).await.unwrap();
+        assert_eq!(older.job.restored(), Some(id(1)));
+    });
+}
+
+#[test]
+fn two_sound_files_that_were_swapped_are_refused() {
+    run(async {
+        let store = Store::memory();
+        let job = two_checkpoints(&store).await;
+        let directory = job.job.store();
+        let names: Vec<ObjectName> = job
+            .job
+            .manifest(id(2))
+            .await
+            .unwrap()
+            .files
+            .iter()
+            .map(|file| file.entry.object.clone())
+            .collect();
+        let (first, second) = (&names[0], &names[1]);
+        let (one, two) = (
+            directory.get(first, Default::default()).await.unwrap(),
+            directory.get(second, Default::default()).await.unwrap(),
+        );
+        directory.delete(&names).await;
+        directory.put_data(first, two).await.unwrap();
+        directory.put_data(second, one).await.unwrap();
+        assert_eq!(restored(&store, OnDamage::Refuse).await.err().unwrap().kind(), ErrorKind::Corrupt);
+    });
+}
+
+#[test]
+fn verify_finds_every_damaged_file_and_passes_what_is_sound() {
+    run(async {
+        let store = Store::memory();
+        let job = two_checkpoints(&store).await;
+        let sound = verify(job.job.store(), None).await.unwrap();
+        assert_eq!(
+            sound.iter().map(|one| (one.id, one.entries)).collect::<Vec<_>>(),
+            [(id(1), 2), (id(2), 2)]
+        );
+        assert!(sound.iter().all(|one| one.faults.is_empty()), "{sound:?}");
+        let object = newest_object(&job).await;
+        replace(job.job.store(), &object, |bytes| bytes[20] ^= 1).await;
+        let damaged = verify(job.job.store(), None).await.unwrap();
+        assert!(damaged[0].faults.is_empty(), "chk-1 does not list the file");
+        assert_eq!(damaged[1].faults.len(), 1);
+        assert!(damaged[1].faults[0].to_string().contains(object.as_str()));
+        assert_eq!(verify(job.job.store(), Some(id(7))).await.unwrap_err().kind(), ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn a_restore_of_a_directory_that_cannot_be_read_is_an_error_and_no_empty_start() {
+    use lowtide::fault::{FaultMode, FaultOperation, FaultPlan, FaultStore, Faults};
+    run(async {
+        let faults = Faults::new();
+        let wrap = |inner| Arc::new(FaultStore::with_faults(inner, faults.clone())) as Arc<_>;
+        let store = Store::memory().wrapped(wrap);
+        drop(two_checkpoints(&store).await);
+        for operation in [FaultOperation::List, FaultOperation::Get] {
+            let plan = FaultPlan::first(operation, FaultMode::Before);
+            faults.plan(FaultPlan { times: 1000, ..plan });
+            let opened = Job::builder("j").key_groups(8).open(&store).await;
+            assert_eq!(opened.err().unwrap().kind(), ErrorKind::Store, "{operation:?}");
+            faults.clear();
+        }
+        let opened = Job::builder("j").key_groups(8).open(&store).await.unwrap();
+        assert_eq!(opened.restored(), Some(id(2)));
+    });
+}
+
+#[test]
+fn one_of_eight_subtasks_reads_little_more_than_its_own_blocks_of_a_large_segment() {
+    run(async {
+        let counting: Arc<OnceLock<CountingStore>> = Arc::default();
+        let seen = Arc::clone(&counting);
+        let wrap = move |inner| {
+            let store = CountingStore::new(inner);
+            seen.set(store.clone()).unwrap();
+            Arc::new(store) as Arc<_>
+        };
+        let store = Store::memory().wrapped(wrap);
+        // One object: a policy would have it cut into parts that are read as a whole.
+        let backend = HeapSettings { rewriting: None, ..HeapSettings::default() };
+        let mut job = Job::builder("j").key_groups(64).backend(backend).create(&store).await.unwrap();
+        let state: ValueState<u64, Vec<u8>> = job.value_state("s").unwrap();
+        // Values that do not compress, so that stored bytes are what is counted.
+        for key in 0..20_000_u64 {
+            let mut value = Vec::new();
+            for word in 0..12 {
+                let mixed = (key * 12 + word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                value.extend_from_slice(
+                    &(mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).to_le_bytes(),
+                );
+            }
+            job.state_mut(&state).put(key, value).unwrap();
+        }
+        let figures = job.checkpoint(CheckpointKind::Checkpoint).await.unwrap();
+        drop(job);
+        let counting = counting.get().unwrap();
+        let before = counting.counts(Some(ObjectClass::Data)).get_bytes;
+        let job = Job::builder("j").key_groups(64).subtasks(8).recover(&store).await.unwrap();
+        assert_eq!(job.entries(), 20_000);
+        let read = counting.counts(Some(ObjectClass::Data)).get_bytes - before;
+        // Eight subtasks read the file once between them, a footer each, and blocks at their borders twice.
+        let footers = 8 * (64 << 10);
+        let limit = figures.new_bytes + figures.new_bytes / 10 + footers;
+        assert!(read <= limit, "{read} bytes were read of {}, at most {limit}", figures.new_bytes);
+    });
+}
+
+#[test]
+fn a_declared_state_restores_to_the_same_entries_as_one_that_is_opened_later() {
+    run(async {
+        let store = Store::memory();
+        let job = two_checkpoints(&store).await;
+        let expected = job.dump();
+        drop(job);
+        let options = JobOptions {
+            key_groups: 8,
+            backend: HeapSettings::default().declare::<String, String, ()>("s"),
+            ..JobOptions::default()
+        };
+        let job = TextJob::of(Job::builder("j").options(options.clone()).recover(&store).await.unwrap());
+        assert_eq!(job.dump(), expected);
+        drop(job);
+        let wrong =
+            JobOptions { backend: HeapSettings::default().declare::<String, u64, ()>("s"), ..options };
+        let refused = Job::builder("j").options(wrong).recover(&store).await.err().unwrap();
+        assert_eq!(refused.kind(), ErrorKind::Incompatible);
+    });
+}
+
+#[test]
+fn a_state_that_nobody_opens_goes_into_later_checkpoints_unchanged() {
+    run(async {
+        let store = Store::memory();
+        let job = two_checkpoints(&store).await;
+        let expected = job.dump();
+        drop(job);
+        for round in 0..3 {
+            let mut job = Job::builder("j").key_groups(8).subtasks(1 + round).recover(&store).await.unwrap();
+            let other: ValueState<u64, u64> = job.value_state("other").unwrap();
+            job.state_mut(&other).put(u64::from(round), 1).unwrap();
+            let kind = if round == 1 { CheckpointKind::Full } else { CheckpointKind::Checkpoint };
+            job.checkpoint(kind).await.unwrap();
+        }
+        let job = TextJob::of(Job::builder("j").key_groups(8).recover(&store).await.unwrap());
+        assert_eq!(job.dump(), expected);
+        let states: BTreeSet<_> =
+            job.job.manifest(id(5)).await.unwrap().states.into_iter().map(|state| state.name).collect();
+        assert_eq!(states, BTreeSet::from(["other".to_owned(), "s".to_owned()]));
+    });
+}
