@@ -258,11 +258,9 @@ impl HeapBackend {
         limits: DecodeLimits,
     ) -> Result<bool, HeapError> {
         let Some(state) = self.states.get_mut(usize::from(state.0)) else { return Ok(false) };
-        state.load(loaded, &self.turn, limits).map_err(|source| HeapError::Record {
-            name: state.descriptor().name.clone(),
-            part: "an entry",
-            source,
-        })
+        state
+            .load(loaded, &self.turn, limits)
+            .map_err(|source| HeapError::record(&state.descriptor().name, "an entry", source))
     }
 
     /// The label of restored entries of one version in one segment.
@@ -312,7 +310,7 @@ impl HeapBackend {
             return Err(HeapError::StateTypesDiffer { name });
         };
         let typed = untyped.typed(descriptor, codecs, &self.turn);
-        *state = Box::new(typed.map_err(|source| HeapError::Record { name, part: "an entry", source })?);
+        *state = Box::new(typed.map_err(|source| HeapError::record(&name, "an entry", source))?);
         Ok(())
     }
 
@@ -541,8 +539,8 @@ fn check_codecs(stored: &StateDescriptor, asked: &StateDescriptor) -> Result<(),
         Some((part, stored, asked)) => Err(HeapError::StateTypeMismatch {
             name: name.clone(),
             part,
-            stored: stored.clone(),
-            asked: asked.clone(),
+            stored: Box::new(stored.clone()),
+            asked: Box::new(asked.clone()),
         }),
     }
 }

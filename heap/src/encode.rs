@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use lowtide_format::broken::{Break, is_broken};
 use lowtide_format::{CheckpointId, FormatError, RecordRef, RecordRun};
 
 use crate::chain::{StateIndex, TombstoneSpan, TombstoneTally};
@@ -77,10 +78,10 @@ impl<'a, K, N, V> Encoder<'a, K, N, V> {
     }
 
     fn id(&mut self, which: usize, epoch: Epoch) -> CheckpointId {
-        if let Some((known, Some(id))) = self.known.get(which) {
-            if *known == epoch {
-                return *id;
-            }
+        if let Some((known, Some(id))) = self.known.get(which)
+            && *known == epoch
+        {
+            return *id;
         }
         let id = self.resolver.id(epoch);
         if let Some(known) = self.known.get_mut(which) {
@@ -90,7 +91,7 @@ impl<'a, K, N, V> Encoder<'a, K, N, V> {
     }
 
     fn fail<T>(&self, part: &'static str, result: Result<T, FormatError>) -> Result<T, HeapError> {
-        result.map_err(|source| HeapError::Record { name: self.name.to_owned(), part, source })
+        result.map_err(|source| HeapError::record(self.name, part, source))
     }
 
     /// Encodes key and namespace into the scratch buffer; returns where each ends.
@@ -128,6 +129,7 @@ impl<'a, K, N, V> Encoder<'a, K, N, V> {
         let oldest = self.id(1, oldest).min(newest);
         let needed = match self.tombstones {
             Tombstones::None => false,
+            Tombstones::BornThrough(base) if is_broken(Break::BornBeforeBase) => oldest < base,
             Tombstones::BornThrough(base) => oldest <= base,
             Tombstones::All => true,
         };

@@ -69,9 +69,9 @@ pub enum HeapError {
         /// Key, namespace or value.
         part: &'static str,
         /// The codec that it has.
-        stored: CodecIdentity,
+        stored: Box<CodecIdentity>,
         /// The codec that was asked for.
-        asked: CodecIdentity,
+        asked: Box<CodecIdentity>,
     },
     /// A state exists with the same codecs but other Rust types.
     #[error("state {name:?} was opened with other types of the same encoding")]
@@ -109,14 +109,14 @@ pub enum HeapError {
         part: &'static str,
         /// Why.
         #[source]
-        source: FormatError,
+        source: Box<FormatError>,
     },
     /// A segment could not be written or read.
     #[error("a segment cannot be written or read")]
     Segment {
         /// Why.
-        #[from]
-        source: FormatError,
+        #[source]
+        source: Box<FormatError>,
     },
     /// A snapshot was finished with another number of files than it wrote segments.
     #[error("{files} files were named for {segments} segments")]
@@ -142,6 +142,19 @@ pub enum HeapError {
         /// The element handed in.
         found: CheckpointId,
     },
+}
+
+impl From<FormatError> for HeapError {
+    fn from(source: FormatError) -> Self {
+        Self::Segment { source: Box::new(source) }
+    }
+}
+
+impl HeapError {
+    /// An error of a part of a state's entries.
+    pub(crate) fn record(name: &str, part: &'static str, source: FormatError) -> Self {
+        Self::Record { name: name.to_owned(), part, source: Box::new(source) }
+    }
 }
 
 /// What the caller should do about a [`HeapError`].

@@ -239,3 +239,6 @@ impl<T, S> ReaderGuard<'_, T, S> {
         (unsafe { &*self.cell.data.get() }, &mut self.gate.shared)
     }
 }
+
+#[cfg(all(test, feature = "loom"))]
+mod tests;

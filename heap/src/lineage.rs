@@ -16,6 +16,7 @@
 use std::sync::Arc;
 
 use lowtide_format::CheckpointId;
+use lowtide_format::broken::{Break, is_broken};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -69,10 +70,10 @@ impl Homes {
 
     /// The segment that holds the record of an entry of this origin, in this part.
     pub(crate) fn find(&self, origin: &Origin, part: Part) -> Option<SegmentNumber> {
-        if let Some(home) = origin.home {
-            if self.full.is_none_or(|full| home.epoch > full) {
-                return Some(home.segment);
-            }
+        if let Some(home) = origin.home
+            && self.full.is_none_or(|full| home.epoch > full)
+        {
+            return Some(home.segment);
         }
         let index = self.until.partition_point(|(until, _)| *until < origin.version);
         self.until.get(index).and_then(|(_, home)| home.as_ref()?.of_part(part))
@@ -247,7 +248,9 @@ impl Lineage {
             let in_chains = self.nodes.iter().filter(|node| node.rewrites.contains(&epoch)).count();
             if in_chains == 0 {
                 settlement.forgotten.push(epoch);
-            } else if in_chains == self.nodes.len() && through.is_some_and(|through| epoch <= through) {
+            } else if is_broken(Break::RewriteStampedEarly)
+                || in_chains == self.nodes.len() && through.is_some_and(|through| epoch <= through)
+            {
                 settlement.settled.push(epoch);
             } else {
                 self.unsettled.push(epoch);

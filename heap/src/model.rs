@@ -2,5 +2,7 @@
 //! freeze.
 
 mod every_history;
+mod faults;
 mod harness;
 mod histories;
+mod threads;

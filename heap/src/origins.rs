@@ -203,7 +203,8 @@ impl Origins {
 
     /// What a freeze does with the labels: entries changed after `after` may now be written as part of `id`, and
     /// labels without entries may be given away. O(labels · parts).
-    pub(crate) fn freeze(&mut self, id: CheckpointId, after: Option<Epoch>) {
+    /// Those that `pinned` names stay: settled rewrites have taken their entries, which do not all know it yet.
+    pub(crate) fn freeze(&mut self, id: CheckpointId, after: Option<Epoch>, pinned: impl Fn(Label) -> bool) {
         for (epoch, label) in self.intervals.iter().rev() {
             if after.is_some_and(|after| *epoch <= after) {
                 break;
@@ -216,16 +217,17 @@ impl Origins {
             let fixed = self.origins.iter_mut().filter(|origin| origin.used && origin.home.is_some());
             fixed.for_each(|origin| origin.newest = Some(id));
         }
-        self.recycle();
+        self.recycle(pinned);
     }
 
-    fn recycle(&mut self) {
+    fn recycle(&mut self, pinned: impl Fn(Label) -> bool) {
         self.witnesses.clear();
         let rows = self.counts.chunks_exact(self.parts).zip(&mut self.origins).enumerate().skip(1);
         for (index, (counts, origin)) in rows {
-            if origin.used && counts.iter().all(|count| *count == 0) {
+            let Ok(label) = u16::try_from(index).map(Label) else { break };
+            if origin.used && counts.iter().all(|count| *count == 0) && !pinned(label) {
                 origin.used = false;
-                self.unused.extend(u16::try_from(index).map(Label));
+                self.unused.push(label);
             }
         }
         let origins = &self.origins;

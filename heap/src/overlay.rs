@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use lowtide_format::CheckpointId;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -80,6 +80,7 @@ struct Settled {
     /// Snapshots frozen before then know the old labels only.
     at: Stamp,
     labels: Arc<HashMap<(Label, Part), Label>>,
+    sources: Arc<HashSet<Label>>,
     /// Entries that still bear its mark.
     left: u64,
 }
@@ -222,9 +223,16 @@ impl Rewrites {
             }
         }
         if let Some(rewrite) = self.list.iter_mut().find(|rewrite| rewrite.epoch == epoch) {
-            rewrite.settled = Some(Settled { at, labels: Arc::new(labels), left });
+            let sources = Arc::new(labels.keys().map(|(label, _)| *label).collect());
+            rewrite.settled = Some(Settled { at, labels: Arc::new(labels), sources, left });
         }
         self.retire();
+    }
+
+    /// Whether entries may still bear the label that a settled rewrite has taken them from.
+    pub(crate) fn pins(&self, label: Label) -> bool {
+        let settled = self.list.iter().filter_map(|rewrite| rewrite.settled.as_ref());
+        settled.filter(|settled| settled.left > 0).any(|settled| settled.sources.contains(&label))
     }
 
     /// The rewrite is in no chain that may become a base.

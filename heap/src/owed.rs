@@ -213,10 +213,10 @@ impl<K: Clone, N: Clone, V: Clone> Gate<K, N, V> {
         site: &Site<'_>,
         view: Labelling<'_>,
     ) {
-        if self.wants_put(bucket) {
-            if let Some(record) = Self::copy_of(piece, bucket, view) {
-                self.pay_put(bucket, site, record);
-            }
+        if self.wants_put(bucket)
+            && let Some(record) = Self::copy_of(piece, bucket, view)
+        {
+            self.pay_put(bucket, site, record);
         }
         self.forgive(bucket);
     }
@@ -230,12 +230,12 @@ impl<K: Clone, N: Clone, V: Clone> Gate<K, N, V> {
 
     /// Sets a tombstone aside if a snapshot wants it.
     pub(crate) fn protect_tombstone(&mut self, piece: &Piece<K, N, V>, at: usize, site: &Site<'_>) {
-        if self.wants_tombstone(at) {
-            if let Some(entry) = piece.removals().get(at) {
-                let (key, namespace) = (entry.key.clone(), entry.namespace.clone());
-                let record = Aside::Tombstone { key, namespace, oldest: entry.oldest, newest: entry.newest };
-                self.pay_tombstone(at, site, record);
-            }
+        if self.wants_tombstone(at)
+            && let Some(entry) = piece.removals().get(at)
+        {
+            let (key, namespace) = (entry.key.clone(), entry.namespace.clone());
+            let record = Aside::Tombstone { key, namespace, oldest: entry.oldest, newest: entry.newest };
+            self.pay_tombstone(at, site, record);
         }
         self.owed.iter_mut().for_each(|owed| {
             owed.tombstones.remove(at);

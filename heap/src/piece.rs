@@ -16,6 +16,7 @@ mod rebuild;
 
 use hashbrown::HashTable;
 use lowtide_format::CheckpointId;
+use lowtide_format::broken::{Break, is_broken};
 use smallvec::SmallVec;
 
 use crate::bitmap::Bitmap;
@@ -185,12 +186,21 @@ impl<K, N, V> Piece<K, N, V> {
         view.origins.version(label)
     }
 
-    /// Buckets whose entries are no candidates for a rewrite by the freeze that ended `epoch`: changed after it, or
-    /// changed in the interval that was begun here last and so part of the delta.
-    pub(crate) fn changed_around(&self, epoch: Epoch) -> Bitmap {
-        let mut bits = self.dirty.clone();
+    /// Buckets whose entries are no candidates for a rewrite by the freeze that ended `epoch` against a base of
+    /// `base`: they changed after the freeze, or are part of the delta.
+    pub(crate) fn changed_around(&self, epoch: Epoch, base: Epoch) -> Bitmap {
+        let mut bits = Bitmap::with_room(self.buckets());
+        if self.interval > base {
+            bits.union_with(&self.dirty);
+        }
         self.older.iter().filter(|(of, _)| *of > epoch).for_each(|(_, set)| bits.union_with(set));
         bits
+    }
+
+    /// The label of an entry, also where the interval that was begun here last has ended since and the label is not
+    /// beside the entry yet.
+    pub(crate) fn label_by(&self, bucket: usize, origins: &Origins) -> Label {
+        if self.dirty.contains(bucket) { origins.of_interval(self.interval) } else { self.label(bucket) }
     }
 
     pub(crate) fn marks(&self) -> &Marks {
@@ -406,7 +416,7 @@ impl<K: Eq, N: Eq, V> Piece<K, N, V> {
     pub(crate) fn born_of_new(&self, removal: Option<usize>, turn: &Turn) -> Epoch {
         let entry = removal.and_then(|at| self.removals.get(at));
         match entry {
-            Some(entry) if entry.epoch > turn.floor => entry.oldest,
+            Some(entry) if entry.epoch > turn.floor && !is_broken(Break::BornRestarted) => entry.oldest,
             _ => turn.interval,
         }
     }

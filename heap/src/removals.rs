@@ -99,12 +99,11 @@ impl<K, N> RemovalLog<K, N> {
         let kept: Vec<bool> = self.entries.iter().enumerate().map(|(at, entry)| keep(at, entry)).collect();
         for bits in carried {
             let mut moved = Bitmap::default();
-            let mut next = 0;
-            for (at, _) in kept.iter().enumerate().filter(|(_, kept)| **kept) {
+            let left = kept.iter().enumerate().filter(|(_, kept)| **kept);
+            for (next, (at, _)) in left.enumerate() {
                 if bits.contains(at) {
                     moved.insert(next);
                 }
-                next += 1;
             }
             *bits = moved;
         }

@@ -32,6 +32,9 @@ const FIRST_CAPACITY: usize = 3;
 pub(crate) type PieceOwner<K, N, V> = Owner<Piece<K, N, V>, Gate<K, N, V>>;
 pub(crate) type PieceReader<K, N, V> = Reader<Piece<K, N, V>, Gate<K, N, V>>;
 
+/// A piece with the list it is in.
+type ListedOwner<'a, K, N, V> = (&'a mut PieceOwner<K, N, V>, &'a Listing<K, N, V>);
+
 /// The pieces of a shard as writers see them.
 #[derive(Clone)]
 struct Pieces<K, N, V> {
@@ -213,7 +216,7 @@ impl<K, N, V> Shard<K, N, V> {
     }
 
     #[inline]
-    pub(crate) fn owner_mut(&mut self, at: usize) -> Option<(&mut PieceOwner<K, N, V>, &Listing<K, N, V>)> {
+    pub(crate) fn owner_mut(&mut self, at: usize) -> Option<ListedOwner<'_, K, N, V>> {
         Some((self.pieces.get_mut(at)?, &self.listing))
     }
 

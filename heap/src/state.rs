@@ -12,11 +12,14 @@ use crate::map::{Place, StateMap};
 use crate::piece::Slot;
 use crate::turn::Turn;
 
+/// Types without values: neither owned nor shared.
+type Types<K, N, V> = fn() -> (K, N, V);
+
 /// Names a value state of one backend; copy it freely. Using it with another backend is an error.
 pub struct ValueState<K, N, V> {
     pub(crate) index: u16,
     pub(crate) backend: u32,
-    types: PhantomData<fn() -> (K, N, V)>,
+    types: PhantomData<Types<K, N, V>>,
 }
 
 impl<K, N, V> ValueState<K, N, V> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use lowtide_format::broken::{Break, is_broken};
 use lowtide_format::{CheckpointId, KeyGroupSet};
 
 use super::facts::{ClearFact, SegmentFacts, SegmentNumber, StateIndex};
@@ -168,7 +169,8 @@ impl Judged<'_> {
     fn live_spans(&self, mut take: impl FnMut(StateIndex, &Arc<[u8]>, TombstoneSpan, u64)) -> usize {
         let mut spans_live = 0;
         for (state, namespace, spans) in self.candidate.facts.tombstones.scopes() {
-            if self.older.is_empty() || self.is_covered(&self.candidate.key_groups, state, Some(namespace)) {
+            let dead = self.older.is_empty() || is_broken(Break::TombstoneNeverLive);
+            if dead || self.is_covered(&self.candidate.key_groups, state, Some(namespace)) {
                 continue;
             }
             for (span, count) in spans {

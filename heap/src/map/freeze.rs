@@ -115,7 +115,7 @@ where
             self.rewrites.begin(start);
         }
         if let Some(id) = facts.cut {
-            self.origins.freeze(id, facts.base);
+            self.origins.freeze(id, facts.base, |label| self.rewrites.pins(label));
         }
         FrozenMap {
             open,
@@ -264,11 +264,7 @@ where
         for cleared in self.clears.after(base) {
             let namespace = cleared.namespace.as_ref().map(encode).transpose();
             let name = &self.descriptor.name;
-            let namespace = namespace.map_err(|source| HeapError::Record {
-                name: name.clone(),
-                part: "a namespace",
-                source,
-            })?;
+            let namespace = namespace.map_err(|source| HeapError::record(name, "a namespace", source))?;
             let fact = ClearFact {
                 state,
                 namespace: namespace.as_deref().map(Arc::from),

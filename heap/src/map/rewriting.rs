@@ -165,7 +165,7 @@ impl<K, N, V> FrozenMap<K, N, V> {
         let pass = search.pass;
         let view = Labelling { origins: &self.origins, rewrites: &self.rewrites, part: search.part };
         let unmarked = piece.marks().is_empty() && gate.marks().is_empty();
-        let changed = piece.changed_around(pass.epoch);
+        let changed = piece.changed_around(pass.epoch, pass.base.epoch);
         let (first, mut left) = (cursor.bucket, BATCH);
         let mut marks = MarkedBy::new();
         while left > 0 && cursor.bucket < piece.buckets() {
@@ -174,11 +174,13 @@ impl<K, N, V> FrozenMap<K, N, V> {
             if !unmarked || !gate.marks().is_empty() {
                 marks = marked_by(&[piece.marks(), gate.marks()], bucket);
             }
-            let Some((victim, source)) = search.candidate(piece.label(bucket), &marks, view) else {
+            if changed.contains(bucket) {
                 continue;
-            };
+            }
+            let label = piece.label_by(bucket, &self.origins);
+            let Some((victim, source)) = search.candidate(label, &marks, view) else { continue };
             let last = victim + 1 == pass.victims.len();
-            if marks.contains(&pass.epoch) || changed.contains(bucket) || !pass.budget.allows(last) {
+            if marks.contains(&pass.epoch) || !pass.budget.allows(last) {
                 continue;
             }
             let Some(slot) = piece.slot(bucket) else { continue };

@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use lowtide_format::{
-    CheckpointId, DecodeLimits, FileEntry, FileKind, FinishedSegment, KeyGroupCount, ObjectName,
-    SegmentReader, xxh3,
-};
+use lowtide_format::{CheckpointId, DecodeLimits, FinishedSegment, KeyGroupCount, ObjectName, SegmentReader};
 
 use crate::{
     Acknowledgement, BaseMode, FreezeKind, FreezeRequest, HeapBackend, HeapError, HeapOptions, HeapRestore,
@@ -149,14 +146,18 @@ impl Harness {
     /// Writes and finishes a pending snapshot; returns what it acknowledges.
     pub(super) fn finish(&mut self, at: usize) -> &Stored {
         let Pending { mut snapshot, expected, .. } = self.pending.remove(at);
+        let segments = write(&mut snapshot, &self.write);
+        self.store(snapshot, segments, expected)
+    }
+
+    /// Stores what a snapshot wrote, finishes it, and reads it back.
+    pub(super) fn store(
+        &mut self,
+        snapshot: HeapSnapshot,
+        segments: Vec<FinishedSegment>,
+        expected: Contents,
+    ) -> &Stored {
         let id = snapshot.id();
-        let mut segments: Vec<FinishedSegment> = Vec::new();
-        snapshot
-            .write(&self.write, &mut |segment| {
-                segments.push(segment);
-                Ok(())
-            })
-            .unwrap();
         let mut files = Vec::new();
         for (index, segment) in segments.into_iter().enumerate() {
             let object = ObjectName::new(&format!("{}-{index}", id.get())).unwrap();
@@ -226,6 +227,17 @@ impl Harness {
     }
 }
 
+/// Writes a snapshot.
+pub(super) fn write(snapshot: &mut HeapSnapshot, options: &WriteOptions) -> Vec<FinishedSegment> {
+    let mut segments = Vec::new();
+    let mut sink = |segment| {
+        segments.push(segment);
+        Ok(())
+    };
+    snapshot.write(options, &mut sink).unwrap();
+    segments
+}
+
 pub(super) fn contents(backend: &HeapBackend, counts: Counts, texts: Texts) -> Contents {
     let mut contents = Contents::default();
     for entry in backend.state(counts).unwrap().iter() {
@@ -236,16 +248,4 @@ pub(super) fn contents(backend: &HeapBackend, counts: Counts, texts: Texts) -> C
         assert_eq!(contents.texts.insert(key, entry.value.clone()), None, "key {} twice", entry.key);
     }
     contents
-}
-
-/// A file that lies nowhere.
-pub(super) fn some_file(bytes: &[u8]) -> FileEntry {
-    let object = ObjectName::new("some").unwrap();
-    FileEntry {
-        object,
-        offset: 0,
-        length: bytes.len() as u64,
-        checksum: xxh3(bytes),
-        kind: FileKind::Segment,
-    }
 }

@@ -1,0 +1,113 @@
+//! Owner and writers at once. Small, seeded and free of I/O, so that miri and sanitizers can run it.
+
+use std::sync::Arc;
+use std::thread;
+
+use lowtide_format::FinishedSegment;
+
+use super::harness::{Contents, Harness, options, write};
+use crate::rewrite::{ChainStats, RewritePlan, RewritePolicy};
+use crate::{BaseMode, FreezeKind, HeapSnapshot, WriteOptions};
+
+const SEEDS: u64 = 20;
+const ROUNDS: u64 = 8;
+const CHANGES_A_ROUND: u64 = 90;
+const KEYS: u64 = 160;
+
+/// A small generator of numbers that look random.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ (mixed >> 29)) % below
+    }
+}
+
+/// Empties every segment.
+#[derive(Debug)]
+struct All;
+
+impl RewritePolicy for All {
+    fn plan(&self, stats: &ChainStats) -> RewritePlan {
+        let victims = stats.segments.iter().map(|segment| segment.number).collect();
+        RewritePlan { victims, ..RewritePlan::none() }
+    }
+}
+
+fn change(harness: &mut Harness, numbers: &mut Numbers, keys: u64) {
+    let (key, value) = (numbers.next(keys), numbers.next(1_000));
+    match numbers.next(12) {
+        0..=4 => harness.put(key, value),
+        5..=7 => harness.update(key, 1),
+        8 => harness.remove(key),
+        9 => harness.put_text(key, (value % 3) as u32, value),
+        10 => harness.bump_text(key, (value % 3) as u32),
+        _ => harness.remove_text(key, (value % 3) as u32),
+    }
+    if numbers.next(400) == 0 {
+        harness.clear();
+    }
+}
+
+/// Writes a snapshot on another thread while `meanwhile` runs here.
+fn write_beside(
+    snapshots: Vec<HeapSnapshot>,
+    meanwhile: impl FnOnce(),
+) -> Vec<(HeapSnapshot, Vec<FinishedSegment>)> {
+    thread::scope(|scope| {
+        let writers: Vec<_> = snapshots
+            .into_iter()
+            .map(|mut snapshot| {
+                scope.spawn(move || {
+                    let segments = write(&mut snapshot, &WriteOptions::default());
+                    (snapshot, segments)
+                })
+            })
+            .collect();
+        meanwhile();
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    })
+}
+
+fn run(seed: u64) {
+    let mut numbers = Numbers(seed);
+    let mut harness = Harness::new(options(2, BaseMode::Confirmed));
+    if seed.is_multiple_of(2) {
+        harness.backend.set_rewriting(Some(Arc::new(All)));
+    }
+    let mut base = None;
+    for round in 0..ROUNDS {
+        // Few keys at first, so that pieces split while they are written.
+        let keys = KEYS * (round + 1) / ROUNDS;
+        let id = harness.freeze(base, FreezeKind::Checkpoint).unwrap();
+        if round % 3 == 2 {
+            harness.freeze(None, FreezeKind::Savepoint).unwrap();
+        }
+        let pending: Vec<_> = harness.pending.drain(..).collect();
+        let (snapshots, expected): (Vec<HeapSnapshot>, Vec<Contents>) =
+            pending.into_iter().map(|pending| (pending.snapshot, pending.expected)).unzip();
+        let written = write_beside(snapshots, || {
+            (0..CHANGES_A_ROUND).for_each(|_| change(&mut harness, &mut numbers, keys));
+        });
+        for ((snapshot, segments), expected) in written.into_iter().zip(expected) {
+            harness.store(snapshot, segments, expected);
+        }
+        harness.check();
+        if numbers.next(4) == 0 {
+            harness.backend.aborted(id);
+        } else {
+            harness.backend.completed(id);
+            base = Some(id.get());
+        }
+    }
+    assert_eq!(harness.backend.figures().live_snapshots, 0);
+    assert_eq!(harness.backend.figures().records_held, 0);
+}
+
+#[test]
+fn what_a_writer_writes_beside_the_owner_is_what_was_there_at_the_freeze() {
+    const { assert!(ROUNDS * CHANGES_A_ROUND >= 500) };
+    (0..SEEDS).for_each(run);
+}
