@@ -339,6 +339,13 @@ impl Registry {
         self.held.iter().filter(|(_, held)| held.files.contains(number)).map(|(holder, _)| *holder).collect()
     }
 
+    /// Whether one of those holders for which `of` says yes lists `file`. Cheaper than [`Registry::holders`] where few do.
+    #[must_use]
+    pub fn is_listed(&self, file: &FileId, of: impl Fn(Holder) -> bool) -> bool {
+        let Some(number) = self.catalogue.number(file) else { return false };
+        self.held.iter().any(|(holder, held)| of(*holder) && held.files.contains(number))
+    }
+
     /// Who owns `object`; `None` if no file in it is listed.
     #[must_use]
     pub fn owner(&self, object: &ObjectName) -> Option<Owner> {

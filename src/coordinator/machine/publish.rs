@@ -35,9 +35,12 @@ impl Machine {
     /// `invalid-argument` if the checkpoint is not pending or its parts do not fit together.
     pub(crate) fn begin_publish(&mut self, id: CheckpointId, now: Millis) -> Result<Draft> {
         let manifest = self.manifest_of(id, now)?;
+        let base = self.newest_own().and_then(|id| self.checkpoints.get(&id)).and_then(|base| base.view.as_ref());
         let published = |file: &FileId| {
-            let holders = self.registry.holders(file);
-            holders.iter().any(|holder| matches!(holder, Holder::Checkpoint(_) | Holder::Savepoint(_)))
+            base.is_some_and(|view| view.files.contains_key(file))
+                || self.registry.is_listed(file, |holder| {
+                    matches!(holder, Holder::Checkpoint(_) | Holder::Savepoint(_))
+                })
         };
         let files = manifest.files.iter();
         let unpublished: Vec<&ManifestFile> = files.filter(|file| !published(&file.entry.id())).collect();

@@ -75,11 +75,11 @@ impl Machine {
         listed: impl Fn(&FileId) -> bool,
     ) -> Vec<ObjectName> {
         let holders: Vec<Holder> = gone.iter().map(|id| self.holder(*id)).collect();
-        let stays = |holder: &Holder| {
-            matches!(holder, Holder::Checkpoint(_) | Holder::Savepoint(_)) && !holders.contains(holder)
+        let stays = |holder: Holder| {
+            matches!(holder, Holder::Checkpoint(_) | Holder::Savepoint(_)) && !holders.contains(&holder)
         };
         // A related set that stays makes the comparison cheap.
-        let related = self.newest_own().map(Holder::Checkpoint).filter(stays);
+        let related = self.newest_own().map(Holder::Checkpoint).filter(|holder| stays(*holder));
         let mut manifests = Vec::new();
         let mut objects = Vec::new();
         for (id, holder) in gone.iter().zip(&holders) {
@@ -93,7 +93,7 @@ impl Machine {
             let free = files.into_iter().filter(|file| {
                 self.registry.owner(&file.object) != Some(Owner::Foreign)
                     && !listed(file)
-                    && !self.registry.holders(file).iter().any(stays)
+                    && !self.registry.is_listed(file, stays)
             });
             objects.extend(free.map(|file| file.object));
         }
