@@ -93,7 +93,8 @@ fn restore_of_entries(bencher: Bencher<'_, '_>, entries: u64) {
     }
     drop(job);
     bencher.counter(ItemsCount::new(entries)).bench_local(|| {
-        let job: Job = runtime.block_on(Job::builder("bench").recover(&store)).expect("there is a checkpoint");
+        let job: Job =
+            runtime.block_on(Job::builder("bench").recover(&store)).expect("there is a checkpoint");
         job.entries()
     });
 }

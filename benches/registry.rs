@@ -50,7 +50,9 @@ impl Steps {
         self.id += 1;
         self.listed.extend(added.iter().cloned());
         let added = added.into_iter().map(|file| (file, Owner::Coordinator));
-        self.registry.register(checkpoint(self.id), Some(base), added, &removed).expect("the base is registered");
+        self.registry
+            .register(checkpoint(self.id), Some(base), added, &removed)
+            .expect("the base is registered");
         self.registry.release(base).objects.len()
     }
 }
@@ -72,7 +74,7 @@ fn rebuild_of_50_checkpoints(bencher: Bencher<'_, '_>, files: u64) {
             owner: Owner::Coordinator,
         })
     };
-    bencher.with_inputs(|| listings().collect::<Vec<_>>()).bench_local_values(|listings| {
-        Registry::rebuild(listings).expect("distinct files").file_count()
-    });
+    bencher
+        .with_inputs(|| listings().collect::<Vec<_>>())
+        .bench_local_values(|listings| Registry::rebuild(listings).expect("distinct files").file_count());
 }

@@ -51,7 +51,8 @@ fn charts(comparison: &Comparison) -> Vec<Chart> {
         comparison.summaries.iter().map(curve).collect::<Vec<_>>()
     };
     let bars = |figure: fn(&Summary) -> f64| {
-        let bar = |summary: &Summary| Curve { name: summary.backend.clone(), points: vec![(0.0, figure(summary))] };
+        let bar =
+            |summary: &Summary| Curve { name: summary.backend.clone(), points: vec![(0.0, figure(summary))] };
         comparison.summaries.iter().map(bar).collect::<Vec<_>>()
     };
     vec![
@@ -80,7 +81,10 @@ fn charts(comparison: &Comparison) -> Vec<Chart> {
             curves: comparison
                 .summaries
                 .iter()
-                .map(|summary| Curve { name: summary.backend.clone(), points: ranked(summary.access_us.clone()) })
+                .map(|summary| Curve {
+                    name: summary.backend.clone(),
+                    points: ranked(summary.access_us.clone()),
+                })
                 .collect(),
         },
         Chart {

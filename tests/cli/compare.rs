@@ -54,7 +54,8 @@ fn operations_come_back_and_every_byte_counted_as_written_is_in_the_directory() 
     let figures = figures(&json);
     for backend in ["heap", "heap-full"] {
         let of = |kind: &str| {
-            let mut found = figures.iter().filter(|figures| figures["kind"] == kind && figures["backend"] == backend);
+            let mut found =
+                figures.iter().filter(|figures| figures["kind"] == kind && figures["backend"] == backend);
             let all: Vec<_> = found.by_ref().collect();
             all
         };

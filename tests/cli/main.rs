@@ -1,5 +1,7 @@
 //! The commands as a user runs them: what they print, where they fail, how they exit.
 
+#![expect(clippy::unwrap_used, reason = "what a test prepares outside its own function fails the test too")]
+
 mod compare;
 mod store_commands;
 

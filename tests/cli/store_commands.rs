@@ -92,7 +92,10 @@ fn one_flipped_bit_in_any_data_object_is_found_and_named() {
         let out = String::from_utf8(output.stdout).unwrap();
         assert_eq!(output.status.code(), Some(1), "{out}");
         let name = file.file_name().unwrap().to_str().unwrap();
-        assert!(out.lines().any(|line| line.contains("corrupt") && line.contains(name)), "{name} is not in\n{out}");
+        assert!(
+            out.lines().any(|line| line.contains("corrupt") && line.contains(name)),
+            "{name} is not in\n{out}"
+        );
         fs::write(&file, good).unwrap();
     }
 }

@@ -78,7 +78,8 @@ impl Failure {
 
 /// Runs what touches a store.
 fn block_on<F: Future>(future: F) -> Result<F::Output, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::output)?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::output)?;
     Ok(runtime.block_on(future))
 }
 

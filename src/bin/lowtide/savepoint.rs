@@ -77,7 +77,8 @@ fn delete(dir: &std::path::Path, id: CheckpointId) -> Result<ExitCode, Failure> 
             ..CoordinatorOptions::new(&manifest.job, &manifest.backend, manifest.key_groups, subtasks)
         };
         let (store, uploads) = (place.store.clone(), UploadIdSource::random());
-        let (mut coordinator, _) = Coordinator::start(store, options, Start::Recover, clock.now(), uploads).await?;
+        let (mut coordinator, _) =
+            Coordinator::start(store, options, Start::Recover, clock.now(), uploads).await?;
         coordinator.delete_savepoint(id, clock.now()).await?;
         coordinator.run_deletions(clock.now()).await
     };

@@ -126,7 +126,8 @@ impl Chart {
         // Between powers of ten there is a line for each digit, too many to name.
         let is_labelled = |number: f64| {
             let digit = number / 10_f64.powf(number.log10().floor());
-            self.scale != Scale::Logarithmic || [1.0, 2.0, 5.0].iter().any(|named| (digit - named).abs() < 1e-6)
+            self.scale != Scale::Logarithmic
+                || [1.0, 2.0, 5.0].iter().any(|named| (digit - named).abs() < 1e-6)
         };
         let value_label = |number: &f64| if is_labelled(*number) { label(*number) } else { String::new() };
         let mut mesh = chart.configure_mesh();
@@ -137,7 +138,7 @@ impl Chart {
             .x_desc(self.across)
             .y_desc(self.up)
             .x_label_formatter(&|number| format!("{number:.0}"))
-                        .y_label_formatter(&value_label);
+            .y_label_formatter(&value_label);
         if is_bars {
             mesh.disable_x_mesh().x_labels(0);
         }

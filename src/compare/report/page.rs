@@ -17,7 +17,11 @@ svg{width:100%;height:auto;margin:.6rem 0}dl{display:grid;grid-template-columns:
 dt{color:var(--soft)}dd{margin:0}";
 
 /// Renders the page around the drawn charts.
-pub(super) fn render(comparison: &Comparison, options: &CompareOptions, charts: &[(&Chart, String)]) -> String {
+pub(super) fn render(
+    comparison: &Comparison,
+    options: &CompareOptions,
+    charts: &[(&Chart, String)],
+) -> String {
     let mut html = String::from("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     html.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
     html.push_str(&format!("<title>lowtide compare</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"));
@@ -47,7 +51,8 @@ fn table(comparison: &Comparison) -> String {
         html.push_str(&format!("<tr><td>{}</td>", escaped(name)));
         for summary in &comparison.summaries {
             let value = figure(summary);
-            let class = if value == "yes" || value == "no" { format!(" class=\"{value}\"") } else { String::new() };
+            let class =
+                if value == "yes" || value == "no" { format!(" class=\"{value}\"") } else { String::new() };
             html.push_str(&format!("<td{class}>{}</td>", escaped(&value)));
         }
         html.push_str("</tr>\n");

@@ -17,7 +17,9 @@ fn verified(summaries: &[Summary]) -> String {
     let wrong: Vec<&str> = names(summaries.iter().filter(|summary| !summary.verified)).collect();
     let entries = summaries.iter().map(|summary| summary.entries).max().unwrap_or(0);
     if wrong.is_empty() {
-        return format!("Every backend came back from its directory with all {entries} entries as the model has them.");
+        return format!(
+            "Every backend came back from its directory with all {entries} entries as the model has them."
+        );
     }
     format!("Do not trust the rest: {} did not come back as the model has it.", wrong.join(" and "))
 }
@@ -50,7 +52,10 @@ fn pauses(summaries: &[Summary]) -> Option<String> {
     let shortest = least(summaries, |summary| summary.pause_p99_us)?;
     let longest = least_of(summaries, |summary| -summary.pause_p99_us)?;
     if longest.pause_p99_us <= shortest.pause_p99_us * 2.0 {
-        return Some(format!("Pauses are alike, {} at the 99th percentile at most.", micros(longest.pause_p99_us)));
+        return Some(format!(
+            "Pauses are alike, {} at the 99th percentile at most.",
+            micros(longest.pause_p99_us)
+        ));
     }
     Some(format!(
         "Pauses differ: at the 99th percentile {} for {} and {} for {}.",
@@ -65,9 +70,8 @@ fn speed(summaries: &[Summary]) -> Option<String> {
     let fastest = least(summaries, |summary| -summary.updates_per_s)?;
     let slowest = least_of(summaries, |summary| summary.updates_per_s)?;
     let factor = fastest.updates_per_s / slowest.updates_per_s.max(f64::MIN_POSITIVE);
-    (factor >= 1.5).then(|| {
-        format!("{} took events {} as fast as {}.", fastest.backend, times(factor), slowest.backend)
-    })
+    (factor >= 1.5)
+        .then(|| format!("{} took events {} as fast as {}.", fastest.backend, times(factor), slowest.backend))
 }
 
 fn restore(summaries: &[Summary]) -> Option<String> {
