@@ -51,7 +51,11 @@ impl Coordinator {
         };
         let stored = match self.refused(&draft).await {
             None => self.store_manifest(draft.manifest, now).await,
-            Some(error) => Err(error),
+            Some(error) => {
+                // An acknowledged chain that lists such a file can never be published: it is no base any more.
+                self.machine.forget_chains();
+                Err(error)
+            }
         };
         if let Err(error) = stored {
             self.failure = Some(error);
@@ -121,6 +125,7 @@ impl Coordinator {
                 Err(AppendError::Settled(member)) => events.extend(self.doubt_applied(&member, now)?),
                 Err(AppendError::Moved) => {
                     if let Some(error) = self.refused_by_boundary(&attempt) {
+                        self.machine.forget_chains();
                         self.failure = Some(error);
                         events.extend(self.give_up(id, AbortReason::Publish));
                         return Ok(events);
