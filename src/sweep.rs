@@ -90,17 +90,23 @@ pub async fn sweep_directory(
         let Some(head) = sequence.head().cloned() else {
             return Err(Error::not_found(format!("there is no job in {}", store.location())));
         };
-        let needed = needed_objects(store, &head).await?;
+        let needed = match needed_objects(store, &head).await {
+            // The job has let the checkpoint go meanwhile.
+            Err(error) if error.kind() == ErrorKind::Missing && !sequence.is_newest().await? => continue,
+            needed => needed?,
+        };
         let orphans: Vec<ObjectName> = listed.into_iter().filter(|object| !needed.contains(object)).collect();
         if options.mode == SweepMode::DryRun || orphans.is_empty() {
             return Ok(SweepReport { orphans, failed: Vec::new() });
         }
+        // Everything that was begun up to `before` is taken, so the boundary lies behind it.
+        let before_millis = before.0.saturating_add(1);
         let boundary = SequenceMember {
             number: sequence.next_number(),
             token: ids.next(now),
             created_millis: now.0,
-            step: SequenceStep::SweepBoundary { before_millis: before.0 },
-            sweep_boundary_millis: head.sweep_boundary_millis.max(before.0),
+            step: SequenceStep::SweepBoundary { before_millis },
+            sweep_boundary_millis: head.sweep_boundary_millis.max(before_millis),
             ..head
         };
         match sequence.append(boundary).await {
