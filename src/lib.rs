@@ -81,6 +81,9 @@ pub use lowtide_format::{
     Generation, Key, KeyGroup, KeyGroupCount, KeyGroupRange, KeyGroupSet, Lookup, Manifest, ManifestFile, Namespace,
     ObjectClass, ObjectName, SegmentOptions, Store, StoreCounts, UploadId, Value,
 };
+#[cfg(feature = "break")]
+#[doc(hidden)]
+pub use lowtide_format::broken;
 #[doc(no_inline)]
 pub use lowtide_heap as heap;
 pub use lowtide_heap::{Antimatter, CancelToken, HeapBackend};

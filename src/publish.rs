@@ -34,6 +34,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use lowtide_format::broken::{Break, is_broken};
 use lowtide_format::{
     Compression, CreateOutcome, DecodeLimits, ObjectClass, ObjectPath, Outcome, SequenceMember, SequenceStep,
     Store,
@@ -154,6 +155,10 @@ impl Sequence {
                 Err(error) => {
                     let unknown = error.outcome == Outcome::Unknown;
                     tracing::warn!(object = %name, error = %error, unknown, "publish failed");
+                    if is_broken(Break::LostReplyIsFailure) {
+                        self.doubts.truncate(earlier);
+                        return Err(AppendError::NotApplied(error.into()));
+                    }
                     failure = Some(error);
                     if !unknown {
                         continue;
@@ -195,7 +200,7 @@ impl Sequence {
             self.verify(there.clone(), false).await?;
             return Err(AppendError::Settled(Box::new(there)));
         }
-        if self.is_boundary(&there) {
+        if self.is_boundary(&there) || is_broken(Break::FenceIgnored) {
             self.verify(there, answered).await?;
             return Err(AppendError::Moved);
         }

@@ -1,5 +1,7 @@
 #![doc = include_str!("../FORMAT.md")]
 
+#[doc(hidden)]
+pub mod broken;
 mod codec;
 mod compression;
 mod cursor;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use lowtide_format::broken::{Break, is_broken};
 use lowtide_format::{
     CheckpointId, Compression, Manifest, ObjectPath, PublishedRef, SequenceMember, SequenceStep, UploadId,
     xxh3,
@@ -117,6 +118,9 @@ impl Coordinator {
             let Some(attempt) = self.attempts.get(&id).cloned() else { return Ok(events) };
             let truth = self.machine.truth_with(&attempt.reference, &attempt.view);
             let step = SequenceStep::Publish { checkpoint: id };
+            if is_broken(Break::DeleteBeforePublish) {
+                let _ = self.store.delete(&truth.trash).await;
+            }
             match self.try_append(step, truth, now).await {
                 Ok(()) => {
                     events.extend(self.complete(id, now)?);

@@ -20,6 +20,7 @@ mod truth;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use lowtide_format::broken::{Break, is_broken};
 use lowtide_format::{CheckpointId, CheckpointKind, Generation, ObjectName, PublishedRef, RestoredFrom};
 use lowtide_registry::{Holder, Owner, Registry};
 
@@ -83,6 +84,7 @@ impl Machine {
     ) -> Self {
         let restored = truth.restored_from.as_ref().map(|from| from.checkpoint);
         let known = restored.max(options.known_id_max).and_then(CheckpointId::next);
+        let known = known.filter(|_| !is_broken(Break::IdReused));
         let next_id = known.max(Some(truth.next_checkpoint)).unwrap_or(CheckpointId::FIRST);
         let completed = |reference: PublishedRef| {
             let owner = if reference.owned { Owner::Coordinator } else { Owner::Foreign };
@@ -201,7 +203,7 @@ impl Machine {
         }
         let published = self.published_base();
         let mut pins = Vec::new();
-        if let Some(base) = &published {
+        if let Some(base) = published.as_ref().filter(|_| !is_broken(Break::BaseNotPinned)) {
             pins.push(self.registry.pin(Holder::Checkpoint(base.id))?);
         }
         let mut bases = Vec::with_capacity(subtasks);

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use futures::{StreamExt, TryStreamExt};
+use lowtide_format::broken::{Break, is_broken};
 use lowtide_format::{
     CheckpointId, Generation, Manifest, PublishedRef, RestoredFrom, SequenceMember, SequenceStep, Store,
 };
@@ -204,7 +205,7 @@ fn decide(start: &Start, head: Option<&SequenceMember>) -> Result<TakeOver> {
 /// A fresh start: what is there is kept, listed, and not ours. Savepoints are their user's as before.
 fn disowned(mut truth: Truth) -> Truth {
     for reference in &mut truth.checkpoints {
-        reference.owned = false;
+        reference.owned = is_broken(Break::ForcedStartOwns);
     }
     Truth { restored_from: None, trash: Vec::new(), ..truth }
 }

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use lowtide_format::broken::{Break, is_broken};
 use lowtide_format::{FormatError, KeyGroupRange, KeyGroupSet, Manifest, ManifestFile};
 
 /// A file and the key groups to be read from it.
@@ -43,6 +44,11 @@ impl RestorePlan {
         for part in &manifest.subtasks {
             for element in &part.elements {
                 let key_groups = element.key_groups.intersect(&own);
+                let key_groups = if is_broken(Break::ElementWidened) && !key_groups.is_empty() {
+                    own.clone()
+                } else {
+                    key_groups
+                };
                 if !key_groups.is_empty() {
                     let all = wanted.entry(element.file).or_default();
                     *all = all.union(&key_groups);

@@ -1,13 +1,15 @@
 //! `lowtide simulate`: rewriting policies compared by their accounting alone.
 
+mod faults;
+
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
-use lowtide_heap::rewrite::{Bound, BoundedRewriting, Never, RewritePolicy};
 use lowtide::simulate::{PeriodicFull, Purge, SimulateOptions, SimulateReport, Workload, simulate};
+use lowtide_heap::rewrite::{Bound, BoundedRewriting, Never, RewritePolicy};
 use serde::Serialize;
 
 use super::Failure;
@@ -33,6 +35,8 @@ pub(super) struct SimulateArgs {
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    faults: faults::FaultArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -148,6 +152,9 @@ struct Line {
 
 /// Prints a row for each workload and policy.
 pub(super) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
+    if args.faults.faults {
+        return faults::run(&args.faults);
+    }
     let mut lines = Vec::new();
     for workload in &args.workload {
         for policy in &args.policy {

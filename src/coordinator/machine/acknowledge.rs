@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lowtide_format::broken::{Break, is_broken};
 use lowtide_format::{CheckpointId, Generation};
 use lowtide_registry::Holder;
 
@@ -44,7 +45,7 @@ impl Machine {
             return Err(Error::invalid_argument(format!("there is no subtask {subtask}")));
         };
         let pending = self.pending.get(&id).filter(|pending| {
-            generation == self.generation
+            (generation == self.generation || is_broken(Break::ForeignAcknowledged))
                 && pending.progress == Progress::Collecting
                 && !pending.parts.contains_key(&subtask)
         });
