@@ -45,7 +45,7 @@ pub(crate) use published::read_manifest;
 use machine::Machine;
 
 use crate::clock::Millis;
-pub use crate::clock::UploadIdSource;
+pub(crate) use crate::clock::UploadIdSource;
 use crate::error::{Error, Result};
 use crate::publish::Sequence;
 use attempt::{DoubtfulPublish, PublishAttempt};

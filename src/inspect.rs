@@ -183,7 +183,7 @@ async fn inspect_job(directory: String, store: &Store, objects: Vec<StoredObject
     let unlisted = data.into_iter().filter(|object| !files.contains_key(&object.object)).collect();
     Ok(InspectedJob {
         directory,
-        checkpoints: manifests.iter().map(|manifest| inspect_checkpoint(manifest)).collect(),
+        checkpoints: manifests.iter().map(inspect_checkpoint).collect(),
         files: files.into_values().collect(),
         unlisted,
         data_bytes,

@@ -37,7 +37,8 @@ use lowtide_heap::HeapBackend;
 
 use crate::backend::Backend;
 use crate::clock::Clock;
-use crate::coordinator::{Coordinator, Deleter, UploadIdSource};
+use crate::clock::UploadIdSource;
+use crate::coordinator::{Coordinator, Deleter};
 use crate::error::{Error, Result};
 use attempt::Attempt;
 use steps::Held;
@@ -130,7 +131,6 @@ pub struct Job<B: Backend = HeapBackend> {
 
 impl Job {
     /// Settings of a new job on the heap backend; [`JobBuilder::new`] takes any backend.
-    #[must_use]
     pub fn builder(name: &str) -> JobBuilder {
         JobBuilder::new(name)
     }

@@ -45,7 +45,9 @@ pub struct HeapSettings {
 
 /// The name and types of a state, told to a restore before it reads entries.
 #[derive(Clone)]
-pub struct DeclaredState(Arc<dyn Fn(&mut HeapRestore) -> Result<(), HeapError> + Send + Sync>);
+pub struct DeclaredState(Arc<OpenState>);
+
+type OpenState = dyn Fn(&mut HeapRestore) -> Result<(), HeapError> + Send + Sync;
 
 impl fmt::Debug for DeclaredState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,8 +6,8 @@ use lowtide_format::KeyGroupCount;
 use lowtide_heap::HeapBackend;
 
 use crate::backend::Backend;
-use crate::clock::{Clock, SystemClock};
-use crate::coordinator::{BaseMode, Cleanup, UploadIdSource};
+use crate::clock::{Clock, SystemClock, UploadIdSource};
+use crate::coordinator::{BaseMode, Cleanup};
 use crate::error::{Error, Result};
 use crate::restore::ReadOptions;
 use lowtide_registry::Retention;
@@ -112,7 +112,6 @@ pub struct JobBuilder<B: Backend = HeapBackend> {
 
 impl<B: Backend> JobBuilder<B> {
     /// Settings of a job of that name on any backend; its directory in the store is its name.
-    #[must_use]
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),

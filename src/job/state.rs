@@ -53,12 +53,15 @@ pub struct StateMut<'j, K: Key, V: Value, N: Namespace = (), B: Backend = HeapBa
     pub(super) handle: &'j ValueState<K, V, N, B>,
 }
 
+/// Access to one subtask's backend, and its token of the state.
+type Place<A, B, K, N, V> = (A, <B as Backend>::State<K, N, V>);
+
 fn foreign() -> Error {
     Error::invalid_argument("the state handle belongs to another job; ask this job for its own")
 }
 
 impl<'j, K: Key, V: Value, N: Namespace, B: Backend> StateRef<'j, K, V, N, B> {
-    fn token(&self, subtask: u32) -> Result<(&'j B, B::State<K, N, V>)> {
+    fn token(&self, subtask: u32) -> Result<Place<&'j B, B, K, N, V>> {
         let place = usize::try_from(subtask).map_err(|_too_large| foreign())?;
         let token = self.handle.of_subtask(subtask).ok_or_else(foreign)?;
         let subtask = self.subtasks.get(place).ok_or_else(foreign)?;
@@ -145,7 +148,7 @@ impl<'j, K: Key, V: Value, B: Backend> StateRef<'j, K, V, (), B> {
 }
 
 impl<K: Key, V: Value, N: Namespace, B: Backend> StateMut<'_, K, V, N, B> {
-    fn token(&mut self, subtask: u32) -> Result<(&mut B, B::State<K, N, V>)> {
+    fn token(&mut self, subtask: u32) -> Result<Place<&mut B, B, K, N, V>> {
         let place = usize::try_from(subtask).map_err(|_too_large| foreign())?;
         let token = self.handle.of_subtask(subtask).ok_or_else(foreign)?;
         let subtask = self.subtasks.get_mut(place).ok_or_else(foreign)?;
