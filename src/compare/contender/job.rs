@@ -42,9 +42,10 @@ impl JobEntrant {
     }
 
     fn launch(&self, place: &Place<'_>, launch: Launch) -> Result<Box<dyn Contender>> {
+        tracing::debug!(backend = %self.name, directory = %place.directory.display(), ?launch, "launch");
         match self.name {
             BackendName::Heap | BackendName::HeapFull | BackendName::HeapFullEvery(_) => {
-                self.launch_on::<HeapBackend>(place, launch, HeapSettings::default())
+                self.launch_on::<HeapBackend>(place, launch, self.heap_settings())
             }
             #[cfg(feature = "rocksdb")]
             BackendName::RocksDb => {
@@ -53,6 +54,22 @@ impl JobEntrant {
                 let options = crate::lsm::LsmOptions { directory, ..Default::default() };
                 self.launch_on::<crate::RocksBackend>(place, launch, options)
             }
+        }
+    }
+
+    fn heap_settings(&self) -> HeapSettings {
+        let mut settings = HeapSettings::default();
+        if self.name != BackendName::Heap {
+            // Full snapshots are the other way to bound what is retained: without rewriting.
+            settings.rewriting = None;
+        }
+        if self.is_flights {
+            settings
+                .declare::<String, Totals, ()>("aircraft")
+                .declare::<String, Totals, u32>("routes")
+                .declare::<String, Totals, u32>("hours")
+        } else {
+            settings.declare::<Vec<u8>, Vec<u8>, ()>("entries")
         }
     }
 
@@ -72,9 +89,11 @@ impl JobEntrant {
             ..JobOptions::default()
         };
         let builder = JobBuilder::new(JOB).options(options);
-        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(|source| {
-            Error::new(ErrorKind::Store, "the threads that write checkpoints cannot be started").caused_by(source)
-        })?;
+        let runtime =
+            Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(|source| {
+                Error::new(ErrorKind::Store, "the threads that write checkpoints cannot be started")
+                    .caused_by(source)
+            })?;
         let mut job = runtime.block_on(async {
             match launch {
                 Launch::Create => builder.create(place.meter.store()).await,
@@ -82,7 +101,15 @@ impl JobEntrant {
             }
         })?;
         let states = States::open(&mut job, self.is_flights)?;
-        Ok(Box::new(JobContender { runtime, job, states, name: self.name, taken: 0, frozen: None, writing: None }))
+        Ok(Box::new(JobContender {
+            runtime,
+            job,
+            states,
+            name: self.name,
+            taken: 0,
+            frozen: None,
+            writing: None,
+        }))
     }
 }
 
@@ -155,14 +182,10 @@ impl<B: Backend> JobContender<B> {
                 add(job, hours, flight.hour, (&flight.carrier, &flight))
             }
             (States::Flights { hours, .. }, Event::Expire { carrier, hour }) => {
-                job.state_mut(hours).remove_in(&hour, carrier.as_str()).map(drop)
+                job.state_mut(hours).discard_in(&hour, carrier.as_str())
             }
-            (States::Plain(entries), Event::Put { key, value }) => {
-                job.state_mut(entries).put(key, value).map(drop)
-            }
-            (States::Plain(entries), Event::Remove { key }) => {
-                job.state_mut(entries).remove(key.as_slice()).map(drop)
-            }
+            (States::Plain(entries), Event::Put { key, value }) => job.state_mut(entries).set(key, value),
+            (States::Plain(entries), Event::Remove { key }) => job.state_mut(entries).discard(key.as_slice()),
             (States::Plain(entries), Event::Clear) => job.state_mut(entries).clear(),
             // Marks are not fed, and an input has events of one sort.
             _ => Ok(()),
@@ -191,7 +214,7 @@ fn add<B: Backend, N: lowtide_format::Namespace>(
 ) -> Result<()> {
     let mut state = job.state_mut(state);
     if !state.update_in(&namespace, key, |totals| totals.add(flight))? {
-        state.put_in(namespace, key.to_owned(), Totals::of(flight))?;
+        state.set_in(namespace, key.to_owned(), Totals::of(flight))?;
     }
     Ok(())
 }
