@@ -1,6 +1,13 @@
 //! Integration tests: one binary, one module per topic.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a panic is how a test fails; clippy excuses test functions only, not what they call"
+)]
+
 mod api;
+mod faults;
 mod heap_model;
 #[cfg(feature = "cli")]
 mod oracle;
@@ -11,5 +18,6 @@ mod rescale;
 mod restore;
 #[cfg(feature = "rocksdb")]
 mod rocks;
+mod simulator;
 mod support;
 mod tidy;
