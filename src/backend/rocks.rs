@@ -226,6 +226,12 @@ impl Backend for RocksBackend {
 }
 
 impl RocksBackend {
+    /// The backend behind it: compactions by hand, RocksDB's own statistics.
+    #[must_use]
+    pub fn lsm(&self) -> &LsmBackend {
+        &self.lsm
+    }
+
     fn from_lsm(lsm: LsmBackend, assignment: Assignment) -> Self {
         Self { lsm, assignment }
     }

@@ -301,3 +301,70 @@ fn a_damaged_or_missing_table_is_an_error_that_names_it_and_the_older_checkpoint
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "something half-open is left");
     });
 }
+
+/// The tables of the newest checkpoints: how many of them list each, in ascending order; and those in the store.
+async fn tables(store: &Store) -> (Vec<usize>, usize) {
+    let inside = store.sub(&lowtide::ObjectName::new("j").unwrap());
+    let published = read_published(&inside).await.unwrap();
+    let mut listed: BTreeMap<String, usize> = BTreeMap::new();
+    for checkpoint in &published.checkpoints {
+        let manifest = checkpoint.manifest(&inside).await.unwrap();
+        for entry in manifest.entries().filter(|entry| entry.kind == lowtide::FileKind::Sst) {
+            *listed.entry(entry.object.to_string()).or_insert(0) += 1;
+        }
+    }
+    let mut counts: Vec<usize> = listed.into_values().collect();
+    counts.sort_unstable();
+    let objects = inside.list(lowtide::ObjectClass::Data).await.unwrap();
+    (counts, objects.iter().filter(|object| object.path.ends_with(".sst")).count())
+}
+
+/// The worked example of RocksDB's incremental checkpoints (2017): retain two, four checkpoints, tables merged by
+/// compaction between them; a table is deleted when the last retained checkpoint that lists it goes.
+#[test]
+fn tables_merged_between_four_checkpoints_are_counted_as_in_the_worked_example() {
+    let directory = tempfile::tempdir().unwrap();
+    let rocks = rocks_settings(directory.path());
+    run(async {
+        let store = Store::memory();
+        let two = lowtide::Retention::Newest(std::num::NonZeroU32::new(2).unwrap());
+        let mut job = builder::<RocksBackend>("j", 1, &rocks).retained(two).create(&store).await.unwrap();
+        let a: ValueState<String, u32, (), RocksBackend> = job.value_state("a").unwrap();
+        let b: ValueState<String, u32, (), RocksBackend> = job.value_state("b").unwrap();
+        let put =
+            |job: &mut Job<RocksBackend>, state: &ValueState<String, u32, (), RocksBackend>, value: u32| {
+                job.state_mut(state).set(format!("k{value}"), value).unwrap();
+            };
+        let mut seen = Vec::new();
+        for number in 1..=4 {
+            match number {
+                1 => put(&mut job, &a, 1),
+                2 => {
+                    put(&mut job, &a, 2);
+                    put(&mut job, &b, 2);
+                }
+                3 => {
+                    job.subtask(0).unwrap().lsm().compact_state("a").unwrap();
+                    put(&mut job, &b, 3);
+                }
+                _ => {
+                    job.subtask(0).unwrap().lsm().compact_state("b").unwrap();
+                    put(&mut job, &a, 4);
+                }
+            }
+            job.checkpoint(CheckpointKind::Checkpoint).await.unwrap();
+            job.run_deletions().await.unwrap();
+            seen.push(tables(&store).await);
+        }
+        let expected = [
+            (vec![1], 1),             // a1
+            (vec![1, 1, 2], 3),       // a1 twice, a2, b1
+            (vec![1, 1, 1, 1, 2], 5), // of the second: a1, a2, b1; of the third: a1+2, b1, b2
+            (vec![1, 1, 1, 1, 2], 5), // a1 and a2 are gone; a1+2 twice, b1, b2, b1+2, a3
+        ];
+        assert_eq!(seen, expected);
+        let mut job = builder::<RocksBackend>("j", 1, &rocks).recover(&store).await.unwrap();
+        let a: ValueState<String, u32, (), RocksBackend> = job.value_state("a").unwrap();
+        assert_eq!(job.state(&a).len().unwrap(), 3);
+    });
+}

@@ -231,6 +231,15 @@ impl LsmBackend {
         self.states.iter().try_for_each(|state| self.engine.compact(&state.family))
     }
 
+    /// Merges all tables of one state now.
+    ///
+    /// # Errors
+    ///
+    /// [`LsmError::ForeignState`] if there is no such state.
+    pub fn compact_state(&self, state: &str) -> Result<(), LsmError> {
+        self.engine.compact(&family_of_state(state))
+    }
+
     /// RocksDB's own handles of a state: to read statistics, to measure, never to write.
     ///
     /// # Errors
