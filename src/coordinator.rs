@@ -282,6 +282,12 @@ impl Coordinator {
         self.hand_over_free();
     }
 
+    /// The subtasks end: what they have acknowledged and nobody has published is no base any more, and free.
+    pub fn forget_acknowledged(&mut self) {
+        self.machine.forget_chains();
+        self.hand_over_free();
+    }
+
     /// Deletes a savepoint of the directory.
     ///
     /// # Errors

@@ -23,19 +23,20 @@ pub(crate) struct View {
 impl View {
     /// What a manifest lists, all subtasks together. Cost: O(elements).
     pub(crate) fn of_manifest(manifest: &Manifest) -> Self {
-        let described: Vec<Arc<ManifestFile>> = manifest.files.iter().cloned().map(Arc::new).collect();
-        let mut view = Self { files: HashMap::with_capacity(described.len()) };
-        for file in &described {
-            view.list(file.clone(), None);
-        }
-        for part in &manifest.subtasks {
-            for element in &part.elements {
-                if let Some(file) = described.get(element.file as usize) {
-                    view.list(file.clone(), Some(&element.key_groups));
-                }
+        let mut key_groups = vec![KeyGroupSet::new(); manifest.files.len()];
+        for element in manifest.subtasks.iter().flat_map(|part| &part.elements) {
+            if let Some(known) = key_groups.get_mut(element.file as usize) {
+                *known = if known.is_empty() {
+                    element.key_groups.clone()
+                } else {
+                    known.union(&element.key_groups)
+                };
             }
         }
-        view
+        let listed = |(file, key_groups): (&ManifestFile, KeyGroupSet)| {
+            (file.entry.id(), ListedFile { file: Arc::new(file.clone()), key_groups })
+        };
+        Self { files: manifest.files.iter().zip(key_groups).map(listed).collect() }
     }
 
     /// What one subtask's acknowledgement lists, its kept files being those of `base`.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lowtide_format::{
     CheckpointId, CheckpointKind, Element, FileId, KeyGrouping, LocalFile, Manifest, ManifestFile,
-    PublishedRef, StateDescriptor, SubtaskPart,
+    ObjectName, PublishedRef, StateDescriptor, SubtaskPart,
 };
 use lowtide_registry::{Holder, Owner};
 
@@ -35,12 +35,13 @@ impl Machine {
     /// `invalid-argument` if the checkpoint is not pending or its parts do not fit together.
     pub(crate) fn begin_publish(&mut self, id: CheckpointId, now: Millis) -> Result<Draft> {
         let manifest = self.manifest_of(id, now)?;
-        let base = self.newest_own().and_then(|id| self.checkpoints.get(&id)).and_then(|base| base.view.as_ref());
+        let base =
+            self.newest_own().and_then(|id| self.checkpoints.get(&id)).and_then(|base| base.view.as_ref());
         let published = |file: &FileId| {
             base.is_some_and(|view| view.files.contains_key(file))
-                || self.registry.is_listed(file, |holder| {
-                    matches!(holder, Holder::Checkpoint(_) | Holder::Savepoint(_))
-                })
+                || self
+                    .registry
+                    .is_listed(file, |holder| matches!(holder, Holder::Checkpoint(_) | Holder::Savepoint(_)))
         };
         let files = manifest.files.iter();
         let unpublished: Vec<&ManifestFile> = files.filter(|file| !published(&file.entry.id())).collect();
@@ -57,10 +58,13 @@ impl Machine {
         let pending =
             self.pending.get(&id).ok_or_else(|| Error::not_found(format!("{id} is not pending")))?;
         let files = listed_files(pending);
-        let index: HashMap<FileId, u32> =
-            files.iter().zip(0..).map(|(file, index)| (file.entry.id(), index)).collect();
+        let index: HashMap<(&ObjectName, u64), u32> = files
+            .iter()
+            .zip(0..)
+            .map(|(file, index)| ((&file.entry.object, file.entry.offset), index))
+            .collect();
         let position = |file: &FileId| {
-            index.get(file).copied().ok_or_else(|| {
+            index.get(&(&file.object, file.offset)).copied().ok_or_else(|| {
                 Error::invalid_argument(format!("{id} lists {}, which nobody has described", file.object))
             })
         };
@@ -240,25 +244,20 @@ fn above(id: CheckpointId) -> CheckpointId {
 
 /// The files that all parts list, each once, by checkpoint and then by name.
 fn listed_files(pending: &Pending) -> Vec<ManifestFile> {
-    let mut files: BTreeMap<(CheckpointId, FileId), ManifestFile> = BTreeMap::new();
+    let mut files: Vec<&ManifestFile> = Vec::new();
     for (subtask, part) in &pending.parts {
-        let listed: std::collections::HashSet<&FileId> = part.listed().collect();
-        for file in &part.files {
-            let id = file.entry.id();
-            if listed.contains(&id) {
-                files.insert((file.checkpoint, id), file.clone());
-            }
-        }
+        let new: HashMap<FileId, &ManifestFile> =
+            part.files.iter().map(|file| (file.entry.id(), file)).collect();
         let base = pending.base(*subtask).filter(|base| part.base == Some(base.id));
-        let Some(base) = base else { continue };
-        for id in listed {
-            if let Some(kept) = base.view.files.get(id) {
-                let file = &kept.file;
-                files.entry((file.checkpoint, id.clone())).or_insert_with(|| (**file).clone());
-            }
-        }
+        let kept = |id: &FileId| base.and_then(|base| base.view.files.get(id)).map(|listed| &*listed.file);
+        files.extend(part.listed().filter_map(|id| new.get(id).copied().or_else(|| kept(id))));
     }
-    files.into_values().collect()
+    fn order(file: &ManifestFile) -> (CheckpointId, &ObjectName, u64) {
+        (file.checkpoint, &file.entry.object, file.entry.offset)
+    }
+    files.sort_unstable_by(|a, b| order(a).cmp(&order(b)));
+    files.dedup_by(|a, b| a.entry.object == b.entry.object && a.entry.offset == b.entry.offset);
+    files.into_iter().cloned().collect()
 }
 
 /// The states of all parts, each once, by name.

@@ -86,13 +86,14 @@ impl Machine {
             if let Some(completed) = self.checkpoints.get(id).or_else(|| self.savepoints.get(id)) {
                 manifests.push(completed.reference.manifest.clone());
             }
-            let files = match related {
+            // Nearly all files of a base are listed anew: that is asked first.
+            let files: Vec<FileId> = match related {
                 Some(related) => self.registry.difference(*holder, related),
-                None => self.registry.files(*holder).cloned().collect(),
+                None => self.registry.files(*holder).filter(|file| !listed(file)).cloned().collect(),
             };
             let free = files.into_iter().filter(|file| {
-                self.registry.owner(&file.object) != Some(Owner::Foreign)
-                    && !listed(file)
+                !listed(file)
+                    && self.registry.owner(&file.object) != Some(Owner::Foreign)
                     && !self.registry.is_listed(file, stays)
             });
             objects.extend(free.map(|file| file.object));
