@@ -7,7 +7,6 @@
 )]
 
 mod api;
-mod faults;
 mod heap_model;
 #[cfg(feature = "cli")]
 mod oracle;
