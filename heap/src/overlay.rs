@@ -51,10 +51,11 @@ pub(crate) fn set_of(marks: &mut Marks, epoch: Epoch) -> Option<&mut Bitmap> {
 }
 
 /// Where rewritten entries came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Source {
-    /// The rewrite that had moved them before, if it is not settled.
-    pub(crate) rewrite: Option<Epoch>,
+    /// The rewrites that had moved them before and are not settled, oldest first. All of them count: entries of one
+    /// label that went different ways get different labels.
+    pub(crate) rewrites: MarkedBy,
     pub(crate) label: Label,
     pub(crate) part: Part,
 }
@@ -138,10 +139,10 @@ impl Rewrites {
         settled.fold(label, |label, settled| settled.labels.get(&(label, part)).copied().unwrap_or(label))
     }
 
-    /// The rewrite in `chain` that an entry with these marks lies with, if any: the newest.
-    pub(crate) fn home(&self, marks: &[Epoch], chain: &[Epoch]) -> Option<Epoch> {
+    /// The rewrites in `chain` that moved an entry with these marks and are not settled; it lies with the last.
+    pub(crate) fn path(&self, marks: &[Epoch], chain: &[Epoch]) -> MarkedBy {
         let unsettled = |epoch: &&Epoch| self.get(**epoch).is_some_and(|rewrite| rewrite.settled.is_none());
-        marks.iter().rev().filter(|epoch| chain.contains(epoch)).find(unsettled).copied()
+        marks.iter().filter(|epoch| chain.contains(epoch)).filter(unsettled).copied().collect()
     }
 
     /// The newest checkpoint among those that wrote the entry again.
@@ -154,25 +155,26 @@ impl Rewrites {
         let label = self.label(label, part, marks);
         for epoch in marks {
             let Some(rewrite) = self.get(*epoch) else { continue };
-            let from = self.home(marks, &rewrite.ancestors);
+            let rewrites = self.path(marks, &rewrite.ancestors);
             let Some(rewrite) = self.list.iter_mut().find(|rewrite| rewrite.epoch == *epoch) else {
                 continue;
             };
             match &mut rewrite.settled {
                 Some(settled) => settled.left = settled.left.saturating_sub(1),
-                None => *rewrite.lost.entry(Source { rewrite: from, label, part }).or_default() += 1,
+                None => *rewrite.lost.entry(Source { rewrites, label, part }).or_default() += 1,
             }
         }
         label
     }
 
     /// A source in terms of the labels as they are now.
-    fn proper(&self, source: Source) -> Source {
-        let Source { rewrite, label, part } = source;
-        match rewrite.filter(|epoch| self.get(*epoch).is_none_or(|of| of.settled.is_some())) {
-            Some(settled) => Source { rewrite: None, label: self.label(label, part, &[settled]), part },
-            None => source,
-        }
+    fn proper(&self, source: &Source) -> Source {
+        let Source { rewrites, label, part } = source;
+        // Those that are settled come first: whatever descends from a rewrite descends from its ancestors.
+        let is_settled = |epoch: &&Epoch| self.get(**epoch).is_none_or(|rewrite| rewrite.settled.is_some());
+        let settled: MarkedBy = rewrites.iter().filter(is_settled).copied().collect();
+        let rewrites = rewrites.iter().filter(|epoch| !settled.contains(epoch)).copied().collect();
+        Source { rewrites, label: self.label(*label, *part, &settled), part: *part }
     }
 
     /// How many entries lie with a rewrite, by where they came from, with where they are now.
@@ -183,10 +185,10 @@ impl Rewrites {
         let outcome = rewrite.outcome.lock().clone()?;
         let mut counts = SourceCounts::new();
         for (source, count) in outcome.of_states.get(state)? {
-            *counts.entry(self.proper(*source)).or_default() += count;
+            *counts.entry(self.proper(source)).or_default() += count;
         }
         for (source, lost) in &rewrite.lost {
-            if let Some(count) = counts.get_mut(&self.proper(*source)) {
+            if let Some(count) = counts.get_mut(&self.proper(source)) {
                 debug_assert!(*count >= *lost, "H17: more entries lost than were written again");
                 *count = count.saturating_sub(*lost);
             }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 use lowtide_format::{
-    CheckpointId, Codec, DecodeLimits, FileEntry, Key, KeyGroupSet, Namespace, SegmentFooter, Value,
+    CheckpointId, Codec, DecodeLimits, FileEntry, Key, KeyGroup, KeyGroupSet, Namespace, SegmentFooter, Value,
 };
 
 use crate::backend::{HeapBackend, HeapOptions};
@@ -38,11 +38,39 @@ pub struct RestoredFile {
     pub key_groups: KeyGroupSet,
 }
 
-/// A clear with the checkpoint that wrote it.
+/// A clear, as far as the state and namespace it is filed under do not tell.
 #[derive(Clone, Debug)]
 struct DatedClear {
     checkpoint: CheckpointId,
-    fact: ClearFact,
+    key_groups: KeyGroupSet,
+}
+
+/// The clears of the elements so far.
+#[derive(Clone, Debug, Default)]
+struct ClearIndex {
+    all: HashMap<StateIndex, Vec<DatedClear>>,
+    of_namespace: HashMap<StateIndex, HashMap<Arc<[u8]>, Vec<DatedClear>>>,
+}
+
+impl ClearIndex {
+    fn add(&mut self, checkpoint: CheckpointId, fact: &ClearFact) {
+        let list = match &fact.namespace {
+            None => self.all.entry(fact.state).or_default(),
+            Some(namespace) => {
+                let of_state = self.of_namespace.entry(fact.state).or_default();
+                of_state.entry(Arc::clone(namespace)).or_default()
+            }
+        };
+        list.push(DatedClear { checkpoint, key_groups: fact.key_groups.clone() });
+    }
+
+    /// Whether a clear newer than `checkpoint` covers a record.
+    fn covers(&self, state: StateIndex, namespace: &[u8], at: (KeyGroup, CheckpointId)) -> bool {
+        let (key_group, checkpoint) = at;
+        let of_namespace = self.of_namespace.get(&state).and_then(|of_state| of_state.get(namespace));
+        let clears = self.all.get(&state).into_iter().chain(of_namespace).flatten();
+        clears.filter(|clear| clear.checkpoint > checkpoint).any(|clear| clear.key_groups.contains(key_group))
+    }
 }
 
 /// Builds a backend from a chain.
@@ -58,7 +86,7 @@ pub struct HeapRestore {
     epochs: HashMap<CheckpointId, Epoch>,
     /// From the newest to the oldest.
     elements: Vec<(SegmentFacts, KeyGroupSet, u64)>,
-    clears: Vec<DatedClear>,
+    clears: ClearIndex,
     /// Keys that a tombstone hides in everything older.
     removed: HashSet<(StateIndex, Box<[u8]>)>,
 }
@@ -73,7 +101,7 @@ impl HeapRestore {
             limits,
             epochs: HashMap::new(),
             elements: Vec::new(),
-            clears: Vec::new(),
+            clears: ClearIndex::default(),
             removed: HashSet::new(),
         }
     }

@@ -231,6 +231,8 @@ impl HeapSnapshot {
             return Err(HeapError::WrongStep { id: self.parts.id, done: "already written" });
         }
         let mut output = self.write_delta(options, sink)?;
+        // Nothing more is wanted of the map: while the segments travel, the owner is free again.
+        self.parts.states.iter().for_each(|state| state.close());
         output.report.segments = output.summaries.len();
         let report = output.report;
         self.output = Some(output);

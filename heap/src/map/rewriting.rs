@@ -202,20 +202,15 @@ impl Search<'_> {
     #[inline]
     fn candidate(&self, label: Label, marks: &[Epoch], view: Labelling<'_>) -> Option<(usize, Source)> {
         let part = self.part;
-        if marks.is_empty() {
-            let victim = self.victims.get(usize::from(label.0)).copied().flatten()?;
-            return Some((victim, Source { rewrite: None, label, part }));
+        let (mut label, mut rewrites) = (label, MarkedBy::new());
+        if !marks.is_empty() {
+            label = view.rewrites.label(label, part, marks);
+            rewrites = view.rewrites.path(marks, &self.pass.base.rewrites);
         }
-        let label = view.rewrites.label(label, part, marks);
-        match view.rewrites.home(marks, &self.pass.base.rewrites) {
-            Some(rewrite) => {
-                let victim = self.pass.victim(self.pass.target_of(rewrite, part)?)?;
-                Some((victim, Source { rewrite: Some(rewrite), label, part }))
-            }
-            None => {
-                let victim = self.victims.get(usize::from(label.0)).copied().flatten()?;
-                Some((victim, Source { rewrite: None, label, part }))
-            }
-        }
+        let victim = match rewrites.last() {
+            Some(rewrite) => self.pass.victim(self.pass.target_of(*rewrite, part)?)?,
+            None => self.victims.get(usize::from(label.0)).copied().flatten()?,
+        };
+        Some((victim, Source { rewrites, label, part }))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use lowtide_format::{Block, CheckpointId, KeyGroupSet, RecordRef, Run, SegmentFooter};
 
-use super::{DatedClear, HeapRestore, RestoredFile};
+use super::{HeapRestore, RestoredFile};
 use crate::chain::{ClearFact, SegmentFacts, StateIndex, TombstoneSpan, TombstoneTally};
 use crate::codecs::EncodedEntry;
 use crate::error::HeapError;
@@ -135,10 +135,8 @@ impl<'a> ElementRestore<'a> {
 
     /// Whether a newer clear covers the record.
     fn is_cleared(&self, run: &Run, state: StateIndex, namespace: &[u8]) -> bool {
-        let newer = self.restore.clears.iter().filter(|clear| clear.checkpoint > self.footer.checkpoint());
-        newer
-            .map(|clear| &clear.fact)
-            .any(|clear| clear.covers(state, Some(namespace)) && clear.key_groups.contains(run.key_group))
+        let at = (run.key_group, self.footer.checkpoint());
+        self.restore.clears.covers(state, namespace, at)
     }
 
     fn is_removed(&self, state: StateIndex, key: &[u8], namespace: &[u8]) -> bool {
@@ -157,8 +155,7 @@ impl<'a> ElementRestore<'a> {
     /// The element is complete.
     pub fn finish(self) {
         let checkpoint = self.footer.checkpoint();
-        let clears = self.facts.clears.iter().cloned();
-        self.restore.clears.extend(clears.map(|fact| DatedClear { checkpoint, fact }));
+        self.facts.clears.iter().for_each(|fact| self.restore.clears.add(checkpoint, fact));
         self.restore.elements.push((self.facts, self.key_groups, self.live_puts));
     }
 }

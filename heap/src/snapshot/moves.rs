@@ -11,7 +11,7 @@ use crate::chain::{LivePuts, SegmentNumber};
 use crate::epochs::Epoch;
 use crate::lineage::BaseFacts;
 use crate::origins::{Label, Part};
-use crate::overlay::{Outcome, Source};
+use crate::overlay::{MarkedBy, Outcome, Source};
 
 /// The counts of a snapshot with a base.
 pub(super) struct Moves<'a> {
@@ -50,8 +50,8 @@ impl<'a> Moves<'a> {
                     continue;
                 }
                 for (part, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-                    let source = Source { rewrite: None, label, part: Part(part) };
-                    *self.live.entry(self.home_of(state, source)).or_default() += i64::from(*count);
+                    let source = Source { rewrites: MarkedBy::new(), label, part: Part(part) };
+                    *self.live.entry(self.home_of(state, &source)).or_default() += i64::from(*count);
                 }
             }
         }
@@ -65,7 +65,7 @@ impl<'a> Moves<'a> {
                     self.earlier.sort_by_key(|(epoch, _)| *epoch);
                 }
                 for (source, count) in counts {
-                    let from = self.home_of(index, source);
+                    let from = self.home_of(index, &source);
                     if let Some(to) = outcome.target.of_part(source.part) {
                         *self.live.entry(from).or_default() -= i64::from(count);
                         *self.live.entry(Home::Segment(to)).or_default() += i64::from(count);
@@ -76,15 +76,15 @@ impl<'a> Moves<'a> {
     }
 
     /// Where the records of entries of a source are.
-    fn home_of(&self, state: usize, source: Source) -> Home {
-        let Source { label, part, .. } = source;
+    fn home_of(&self, state: usize, source: &Source) -> Home {
+        let (label, part) = (source.label, source.part);
         self.segment_of(state, source).map_or(Home::Gone { state, label, part }, Home::Segment)
     }
 
-    fn segment_of(&self, state: usize, source: Source) -> Option<SegmentNumber> {
-        match source.rewrite {
+    fn segment_of(&self, state: usize, source: &Source) -> Option<SegmentNumber> {
+        match source.rewrites.last() {
             Some(rewrite) => {
-                let (_, outcome) = self.earlier.iter().find(|(epoch, _)| *epoch == rewrite)?;
+                let (_, outcome) = self.earlier.iter().find(|(epoch, _)| epoch == rewrite)?;
                 outcome.target.of_part(source.part)
             }
             None => {
@@ -116,7 +116,7 @@ impl<'a> Moves<'a> {
         let mut sources = LivePuts::new();
         for (index, counts) in again.of_states.iter().enumerate() {
             for (source, count) in counts {
-                if let Some(segment) = self.segment_of(index, *source) {
+                if let Some(segment) = self.segment_of(index, source) {
                     sources.add(segment, u64::from(*count));
                 }
             }

@@ -157,7 +157,7 @@ impl<'a, 's> SegmentSeries<'a, 's> {
             for (source, count) in &run.again {
                 report.rewritten += u64::from(*count);
                 if let Some(again) = self.again.get_mut(index) {
-                    *again.entry(*source).or_default() += count;
+                    *again.entry(source.clone()).or_default() += count;
                 }
             }
         }
