@@ -1,18 +1,20 @@
 # The two commands of the README, and their parts. Each does its own set-up.
 #
-#   make compare [ARGS="--data flights …"]   the main job: runs the comparison and prints its table
-#   make test                                format, lints, documentation, tests, scripts on the binary
+#   make compare [ARGS="--ops FILE …"]   the main job: runs the comparison, prints its table, leaves a page with charts
+#   make test                            format, lints, documentation, tests, scripts on the binary
 #
-# ROCKSDB=1 builds and tests the RocksDB path as well; the C++ library is then built once per machine.
+# ROCKSDB=0 leaves the RocksDB path out, ROCKSDB=1 asks for it; its C++ library is built once per machine. Unless said, it
+# is in where a C++ compiler and python3 are there or can be installed.
 
 SHELL := /bin/bash
-ROCKSDB ?= 0
+ROCKSDB ?= $(shell scripts/deps.sh can-rocksdb && echo 1 || echo 0)
+ROCKSDB := $(ROCKSDB)
 ifeq ($(ROCKSDB),1)
 PATHS := rocksdb
 FEATURES := --features rocksdb
 endif
 CARGO := . scripts/env.sh $(PATHS) && cargo
-ARGS ?=
+ARGS ?= --report target/report
 
 .PHONY: compare test deps fmt lint doc unit features script deny bench
 

@@ -3,6 +3,7 @@
 #
 #     scripts/deps.sh             for the heap path: cargo and a C compiler
 #     scripts/deps.sh rocksdb     for the RocksDB path as well: a C++ compiler, python3 and libclang
+#     scripts/deps.sh can-rocksdb tells by its exit code whether the RocksDB path is possible; installs nothing
 #
 # As root on Debian or Ubuntu it installs by apt; set NO_APT=1 to forbid that. libclang comes as a wheel from PyPI
 # into ~/.cache/lowtide where apt is no option. Everything else that is missing is only named.
@@ -50,6 +51,11 @@ need_libclang() {
     missing+=("libclang (Debian and Ubuntu: apt install libclang-dev)")
   fi
 }
+
+if [ "${1:-}" = can-rocksdb ]; then
+  can_use_apt || { command -v c++ >/dev/null && command -v python3 >/dev/null; }
+  exit
+fi
 
 if ! command -v cargo >/dev/null; then
   missing+=("cargo 1.95 or later (https://rustup.rs)")

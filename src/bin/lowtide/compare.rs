@@ -13,6 +13,11 @@ use lowtide::compare::{
 
 use super::{FOUND_FAULT, Failure};
 
+#[cfg(not(feature = "rocksdb"))]
+const DEFAULT_BACKENDS: &str = "heap,heap-full,heap-full-every-100";
+#[cfg(feature = "rocksdb")]
+const DEFAULT_BACKENDS: &str = "heap,heap-full,heap-full-every-100,rocksdb";
+
 /// Feed the same events to several backends, lose the state, restore it, and check every entry.
 #[derive(Debug, Args)]
 pub(super) struct CompareArgs {
@@ -36,7 +41,7 @@ pub(super) struct CompareArgs {
         long,
         value_name = "NAMES",
         value_delimiter = ',',
-        default_value = "heap,heap-full,heap-full-every-100",
+        default_value = DEFAULT_BACKENDS,
         value_parser = parse::<BackendName>
     )]
     backends: Vec<BackendName>,
@@ -145,6 +150,9 @@ fn print(comparison: &Comparison, args: &CompareArgs, json: Option<Sink>) -> io:
     writeln!(out, "{text}")?;
     if let Some(directory) = &args.dir {
         writeln!(out, "checkpoints: {}", directory.display())?;
+    }
+    if let Some(directory) = &args.report {
+        writeln!(out, "report: {}", directory.join("index.html").display())?;
     }
     out.flush()
 }
