@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use lowtide_format::{
-    CheckpointId, DecodeLimits, Manifest, ObjectClass, ObjectName, ObjectPath, PublishedRef, SequenceMember, Store,
+    CheckpointId, DecodeLimits, Manifest, ObjectClass, ObjectName, ObjectPath, PublishedRef, SequenceMember,
+    Store,
 };
 use tempfile::TempDir;
 
@@ -211,9 +212,9 @@ impl Directory {
         let mut bytes = self.get(name).await?.to_vec();
         let length = bytes.len();
         let at = at.map_or(length / 2, |at| usize::try_from(at).unwrap_or(usize::MAX));
-        let byte = bytes.get_mut(at).ok_or_else(|| {
-            Error::invalid_argument(format!("{name} has {length} bytes, none at {at}"))
-        })?;
+        let byte = bytes
+            .get_mut(at)
+            .ok_or_else(|| Error::invalid_argument(format!("{name} has {length} bytes, none at {at}")))?;
         *byte ^= 1;
         Ok(self.store.put_data(name, bytes.into()).await?)
     }

@@ -117,29 +117,68 @@ pub(crate) struct RestoreWords {
 /// One command of a script.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Command {
-    Job { name: String, words: JobWords },
-    Restore { name: String, from: RestoreWords, words: JobWords },
+    Job {
+        name: String,
+        words: JobWords,
+    },
+    Restore {
+        name: String,
+        from: RestoreWords,
+        words: JobWords,
+    },
     Use(String),
     Crash,
     Failover,
     Hold(String),
     Release(String),
     Stop,
-    Put { place: Place, entries: Vec<(String, String)> },
-    Update { place: Place, entries: Vec<(String, String)> },
-    Delete { place: Place, keys: Vec<String> },
+    Put {
+        place: Place,
+        entries: Vec<(String, String)>,
+    },
+    Update {
+        place: Place,
+        entries: Vec<(String, String)>,
+    },
+    Delete {
+        place: Place,
+        keys: Vec<String>,
+    },
     Clear(Place),
-    Get { place: Place, keys: Vec<String> },
+    Get {
+        place: Place,
+        keys: Vec<String>,
+    },
     Dump(Place),
-    Len { state: String },
-    Fill { place: Place, prefix: String, numbers: Range<u64>, value: String },
+    Len {
+        state: String,
+    },
+    Fill {
+        place: Place,
+        prefix: String,
+        numbers: Range<u64>,
+        value: String,
+    },
     Checkpoint(Kind),
     Trigger(Kind),
-    Write { id: CheckpointId, subtask: Option<u32> },
-    Acknowledge { id: CheckpointId, subtask: Option<u32> },
+    Write {
+        id: CheckpointId,
+        subtask: Option<u32>,
+    },
+    Acknowledge {
+        id: CheckpointId,
+        subtask: Option<u32>,
+    },
     /// What a subtask of another job has to say reaches the current job's coordinator.
-    Misdeliver { id: CheckpointId, subtask: u32, from: String },
-    Decline { id: CheckpointId, subtask: u32 },
+    Misdeliver {
+        id: CheckpointId,
+        subtask: u32,
+        from: String,
+    },
+    Decline {
+        id: CheckpointId,
+        subtask: u32,
+    },
     Abort(CheckpointId),
     Expire(CheckpointId),
     Stat(CheckpointId),
@@ -152,14 +191,29 @@ pub(crate) enum Command {
     Fault(FaultPlan),
     /// Faults that were planned and have not come are forgotten.
     FaultNone,
-    Corrupt { id: Option<CheckpointId>, victim: Victim, at: Option<u64> },
-    Lose { id: CheckpointId, victim: Victim },
+    Corrupt {
+        id: Option<CheckpointId>,
+        victim: Victim,
+        at: Option<u64>,
+    },
+    Lose {
+        id: CheckpointId,
+        victim: Victim,
+    },
     Verify(Option<CheckpointId>),
-    Sweep { age_millis: Option<u64>, dry_run: bool },
+    Sweep {
+        age_millis: Option<u64>,
+        dry_run: bool,
+    },
     /// A sweep from outside that stands still at a call to the store, until it is resumed.
-    SweepOutside { age_millis: Option<u64>, pause: FaultPlan },
+    SweepOutside {
+        age_millis: Option<u64>,
+        pause: FaultPlan,
+    },
     SweepResume,
-    Clock { millis: u64 },
+    Clock {
+        millis: u64,
+    },
 }
 
 impl Command {
@@ -240,7 +294,9 @@ impl Command {
                 let (id, subtask) = (args.id()?, args.number("subtask")?);
                 match args.option("from")? {
                     None => Self::Acknowledge { id, subtask },
-                    Some(from) => Self::Misdeliver { id, subtask: subtask.unwrap_or(0), from: from.to_owned() },
+                    Some(from) => {
+                        Self::Misdeliver { id, subtask: subtask.unwrap_or(0), from: from.to_owned() }
+                    }
                 }
             }
             "decline" => {

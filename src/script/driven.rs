@@ -11,8 +11,8 @@ use lowtide_heap::HeapBackend;
 use crate::backend::Backend;
 use crate::coordinator::{Acknowledgement, Trigger};
 use crate::error::Result;
-use crate::sweep::{SweepOptions, SweepReport};
 use crate::job::{ChainLink, CheckpointStat, Failover, Job, JobBuilder, RestoreFrom, Step, ValueState};
+use crate::sweep::{SweepOptions, SweepReport};
 
 /// The backends that scripts can name.
 pub(crate) const BACKENDS: &[&str] = &[
@@ -51,7 +51,12 @@ pub(crate) trait Driven {
     /// What a subtask that has written would tell the coordinator.
     fn message(&self, id: CheckpointId, subtask: u32) -> Option<(Generation, Acknowledgement)>;
     /// The coordinator is told something by a subtask of another job.
-    async fn receive(&mut self, id: CheckpointId, subtask: u32, message: (Generation, Acknowledgement)) -> Step;
+    async fn receive(
+        &mut self,
+        id: CheckpointId,
+        subtask: u32,
+        message: (Generation, Acknowledgement),
+    ) -> Step;
     async fn decline(&mut self, id: CheckpointId, subtask: u32) -> Step;
     async fn abort(&mut self, id: CheckpointId) -> Step;
     async fn expire(&mut self, id: CheckpointId) -> Step;
@@ -189,7 +194,12 @@ impl<B: Backend> Driven for DrivenJob<B> {
         self.job.message(id, subtask)
     }
 
-    async fn receive(&mut self, id: CheckpointId, subtask: u32, message: (Generation, Acknowledgement)) -> Step {
+    async fn receive(
+        &mut self,
+        id: CheckpointId,
+        subtask: u32,
+        message: (Generation, Acknowledgement),
+    ) -> Step {
         self.job.receive(id, subtask, message).await
     }
 

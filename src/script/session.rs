@@ -225,10 +225,7 @@ impl Session {
     }
 
     /// Waits for `future` unless a call to the store hangs: then none, and the future is dropped.
-    async fn unless_stalled<T>(
-        depot: &Depot,
-        future: impl Future<Output = T>,
-    ) -> Option<T> {
+    async fn unless_stalled<T>(depot: &Depot, future: impl Future<Output = T>) -> Option<T> {
         let faults = depot.faults().clone();
         let seen = faults.stalled();
         tokio::select! {

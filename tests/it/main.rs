@@ -7,6 +7,7 @@
 )]
 
 mod api;
+mod faults;
 mod heap_model;
 #[cfg(feature = "cli")]
 mod oracle;

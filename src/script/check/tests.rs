@@ -24,7 +24,8 @@ fn a_mismatch_names_the_line_where_the_two_part() {
     assert_eq!(line(&["a=1"]), 4, "the first line that is missing");
     assert_eq!(line(&["a=1", "b=2", "c=3"]), 4, "one too many");
     let printed = run(text, &[&["a=1"]]).mismatches()[0].to_string();
-    let told = "f.txt:4: the output differs\n    get a b\n  expected:\n  - a=1\n  - b=2\n  actual:\n  + a=1\n";
+    let told =
+        "f.txt:4: the output differs\n    get a b\n  expected:\n  - a=1\n  - b=2\n  actual:\n  + a=1\n";
     assert_eq!(printed, told);
 }
 
@@ -39,8 +40,7 @@ fn output_that_nobody_expected_is_a_mismatch() {
 fn rewriting_replaces_output_and_nothing_else() {
     let text = "# head\njob a\n\nobjects # no comment\nlen\n----\nreferenced=* meta=*\n7\n\n# tail\n";
     let again = run(text, &[&[], &["referenced=2 meta=4", "8"]]);
-    let expected =
-        "# head\njob a\n\nobjects # no comment\nlen\n----\nreferenced=* meta=*\n8\n\n# tail\n";
+    let expected = "# head\njob a\n\nobjects # no comment\nlen\n----\nreferenced=* meta=*\n8\n\n# tail\n";
     assert_eq!(again.rewritten(), expected);
     let silent = run("len\n----\n7\n", &[&[]]);
     assert_eq!(silent.rewritten(), "len\n");

@@ -88,10 +88,8 @@ impl Session {
                 let Some(links) = Self::unless_stalled(depot, slot.job()?.chain(id)).await else {
                     return Ok(());
                 };
-                let links: Vec<String> = links?
-                    .iter()
-                    .map(|link| format!("{}:{}", link.checkpoint, link.live_records))
-                    .collect();
+                let links: Vec<String> =
+                    links?.iter().map(|link| format!("{}:{}", link.checkpoint, link.live_records)).collect();
                 self.print(if links.is_empty() { "(empty)".to_owned() } else { links.join(" ") });
             }
             Command::Savepoints => self.savepoints().await?,
@@ -123,8 +121,9 @@ impl Session {
     /// A message of another job's subtask reaches the coordinator of the current one.
     async fn misdeliver(&mut self, id: CheckpointId, subtask: u32, from: &str) -> Result<()> {
         let message = self.slot(from)?.job()?.message(id, subtask);
-        let message = message
-            .ok_or_else(|| Error::invalid_argument(format!("subtask {subtask} of {from} has not written {id}")))?;
+        let message = message.ok_or_else(|| {
+            Error::invalid_argument(format!("subtask {subtask} of {from} has not written {id}"))
+        })?;
         let (depot, slot) = self.parts()?;
         let job = slot.job()?;
         let step = Self::unless_stalled(depot, job.receive(id, subtask, message)).await;
@@ -152,12 +151,7 @@ impl Session {
     }
 
     /// One subtask, or all that have not taken it yet, take a step. Whether all went well.
-    async fn all_take(
-        &mut self,
-        id: CheckpointId,
-        subtask: Option<u32>,
-        phase: Phase,
-    ) -> Result<bool> {
+    async fn all_take(&mut self, id: CheckpointId, subtask: Option<u32>, phase: Phase) -> Result<bool> {
         let (_, slot) = self.current()?;
         let count = slot.job()?.subtasks();
         let subtasks = match subtask {
@@ -169,9 +163,7 @@ impl Session {
             let job = slot.job()?;
             let step = match phase {
                 Phase::Write => Self::unless_stalled(depot, job.write(id, subtask)).await,
-                Phase::Acknowledge => {
-                    Self::unless_stalled(depot, job.acknowledge(id, subtask)).await
-                }
+                Phase::Acknowledge => Self::unless_stalled(depot, job.acknowledge(id, subtask)).await,
             };
             let Some(step) = step else {
                 return Ok(false);
@@ -222,9 +214,7 @@ impl Session {
 impl Slot {
     pub(super) fn job(&mut self) -> Result<&mut Box<dyn super::Driven>> {
         let directory = &self.directory;
-        self.live
-            .as_mut()
-            .ok_or_else(|| Error::not_found(format!("the job in {directory} is not running")))
+        self.live.as_mut().ok_or_else(|| Error::not_found(format!("the job in {directory} is not running")))
     }
 
     /// The subtasks that have not taken the step; the first one if all have, to be told so.

@@ -1,7 +1,9 @@
 //! Commands about jobs as wholes: starting, restoring, losing, pausing them.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
+use lowtide_heap::rewrite::{Bound, BoundedRewriting, RewriteBudget, RewritePolicy};
 use lowtide_heap::{Antimatter, HeapBackend};
 use lowtide_registry::Retention;
 
@@ -12,7 +14,7 @@ use crate::coordinator::{BaseMode, Claim, Cleanup};
 use crate::error::{Error, Result};
 use crate::job::{Deletions, Failover, JobBuilder, JobOptions, OnDamage, RestoreFrom};
 use crate::script::ScriptError;
-use crate::script::command::{self, Command, JobWords};
+use crate::script::command::{self, Command, JobWords, Rewrite};
 use crate::script::driven::{self, Driven, Origin};
 
 impl Session {
@@ -39,12 +41,7 @@ impl Session {
         Ok(())
     }
 
-    async fn restore(
-        &mut self,
-        name: String,
-        from: command::RestoreWords,
-        words: JobWords,
-    ) -> Result<()> {
+    async fn restore(&mut self, name: String, from: command::RestoreWords, words: JobWords) -> Result<()> {
         let source = self.slot(&from.from)?;
         let (source_directory, words) = (source.directory.clone(), words.or(&source.words));
         let directory = match (from.claim, &words.dir) {
@@ -79,7 +76,8 @@ impl Session {
         let launched = async {
             match backend.as_str() {
                 "heap" => {
-                    let options = job_options::<HeapBackend>(&words, heap_settings(&words))?;
+                    let options =
+                        job_options::<HeapBackend>(&words, heap_settings(&words, HeapSettings::default()))?;
                     let builder = self.builder(&name, &directory, options);
                     driven::start(builder, &store, origin).await
                 }
@@ -104,12 +102,7 @@ impl Session {
         Ok(slot.and_then(|slot| slot.live.as_deref()))
     }
 
-    fn builder<B: Backend>(
-        &self,
-        name: &str,
-        directory: &str,
-        options: JobOptions<B>,
-    ) -> JobBuilder<B> {
+    fn builder<B: Backend>(&self, name: &str, directory: &str, options: JobOptions<B>) -> JobBuilder<B> {
         JobBuilder::new(name)
             .directory(directory)
             .options(options)
@@ -219,12 +212,26 @@ fn job_options<B: Backend>(words: &JobWords, backend: B::Options) -> Result<JobO
 }
 
 /// Settings of the heap backend, with the defaults of scripts.
-fn heap_settings(words: &JobWords) -> HeapSettings {
-    HeapSettings {
-        antimatter: match words.antimatter {
-            Some(command::Antimatter::Always) => Antimatter::Always,
-            _ => Antimatter::Elide,
-        },
-        ..HeapSettings::default()
-    }
+fn heap_settings(words: &JobWords, mut settings: HeapSettings) -> HeapSettings {
+    settings.antimatter = match words.antimatter {
+        Some(command::Antimatter::Always) => Antimatter::Always,
+        _ => Antimatter::Elide,
+    };
+    settings.rewriting = rewriting(words);
+    settings
+}
+
+/// The policy that rewrites what the bounds of a script need and nothing before, so that counts can be
+/// told beforehand; none if there is no bound.
+fn rewriting(words: &JobWords) -> Option<Arc<dyn RewritePolicy>> {
+    let bound = |rewrite: &Rewrite| match *rewrite {
+        Rewrite::Never => None,
+        Rewrite::MaxAge(checkpoints) => Some(Bound::MaxAge { checkpoints }),
+        Rewrite::Space(ratio) => Some(Bound::SpaceAmplification { ratio }),
+        Rewrite::Segments(count) => Some(Bound::MaxSegments { count }),
+    };
+    let bounds: Vec<Bound> = words.rewrite.iter().flatten().filter_map(bound).collect();
+    let exactly = BoundedRewriting::exactly(*bounds.first()?);
+    let budget = words.rewrite_bytes.map_or(RewriteBudget::Unlimited, RewriteBudget::Bytes);
+    Some(Arc::new(BoundedRewriting { bounds, budget, ..exactly }))
 }

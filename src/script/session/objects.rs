@@ -57,8 +57,7 @@ impl Session {
                 }
             }
         }
-        let directories: BTreeSet<&str> =
-            self.jobs.values().map(|slot| slot.directory.as_str()).collect();
+        let directories: BTreeSet<&str> = self.jobs.values().map(|slot| slot.directory.as_str()).collect();
         let census = self.depot.census(directories).await?;
         self.print(format!(
             "referenced={} orphaned={} missing={} meta={}",

@@ -8,47 +8,47 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// State, namespace (the void one is empty), key.
-pub type Place = (String, String, String);
+pub(super) type Place = (String, String, String);
 /// State, and a namespace of it or all.
-pub type Scope = (String, Option<String>);
-pub type Id = u64;
-pub type Segment = usize;
+pub(super) type Scope = (String, Option<String>);
+pub(super) type Id = u64;
+pub(super) type Segment = usize;
 type Groups = BTreeSet<u16>;
 
 #[derive(Clone)]
-pub struct Put {
-    pub at: Place,
-    pub born: Id,
+pub(super) struct Put {
+    pub(super) at: Place,
+    pub(super) born: Id,
 }
 
 #[derive(Clone)]
-pub struct Tombstone {
-    pub at: Place,
-    pub oldest: Id,
+pub(super) struct Tombstone {
+    pub(super) at: Place,
+    pub(super) oldest: Id,
     /// None: no record of the key was ever written.
-    pub newest: Option<Id>,
+    pub(super) newest: Option<Id>,
 }
 
 #[derive(Clone)]
-pub struct Clear {
-    pub scope: Scope,
-    pub groups: Groups,
+pub(super) struct Clear {
+    pub(super) scope: Scope,
+    pub(super) groups: Groups,
 }
 
 /// The records of one subtask in one checkpoint.
 #[derive(Clone)]
-pub struct SegmentRecords {
-    pub id: Id,
-    pub puts: Vec<Put>,
-    pub tombstones: Vec<Tombstone>,
-    pub clears: Vec<Clear>,
+pub(super) struct SegmentRecords {
+    pub(super) id: Id,
+    pub(super) puts: Vec<Put>,
+    pub(super) tombstones: Vec<Tombstone>,
+    pub(super) clears: Vec<Clear>,
 }
 
 #[derive(Clone)]
-pub struct Element {
-    pub segment: Segment,
-    pub groups: Groups,
-    pub live: u64,
+pub(super) struct Element {
+    pub(super) segment: Segment,
+    pub(super) groups: Groups,
+    pub(super) live: u64,
 }
 
 #[derive(Clone)]
@@ -68,14 +68,14 @@ struct Removal {
 
 /// What one subtask adds to a checkpoint, and what it then lists.
 #[derive(Clone, Default)]
-pub struct Part {
+pub(super) struct Part {
     entries: BTreeMap<Place, Entry>,
     homes: BTreeMap<Place, Segment>,
-    pub elements: Vec<Element>,
+    pub(super) elements: Vec<Element>,
     /// The segment it wrote: its delta and what it rewrote.
-    pub new: Option<Segment>,
+    pub(super) new: Option<Segment>,
     /// Puts in it that had not changed.
-    pub rewritten: usize,
+    pub(super) rewritten: usize,
 }
 
 /// What a freeze fixes and the write turns into segments.
@@ -92,11 +92,11 @@ struct Frozen {
 }
 
 #[derive(Clone)]
-pub struct Checkpoint {
-    pub id: Id,
-    pub savepoint: bool,
-    pub base: Option<Id>,
-    pub parts: Vec<Part>,
+pub(super) struct Checkpoint {
+    pub(super) id: Id,
+    pub(super) savepoint: bool,
+    pub(super) base: Option<Id>,
+    pub(super) parts: Vec<Part>,
 }
 
 #[derive(Clone)]
@@ -116,22 +116,26 @@ struct Subtask {
     bases: BTreeMap<Id, (u64, Part)>,
     frozen: BTreeMap<Id, Frozen>,
     acknowledged: Option<Id>,
+    /// Completed checkpoints, savepoints not counted; after a restore those that the chain tells of.
+    completed: BTreeSet<Id>,
+    /// Entries that a clear of their whole state took after a freeze: the frozen view still has them.
+    cleared: BTreeMap<Place, Entry>,
 }
 
 #[derive(Clone)]
-pub struct Options {
-    pub subtasks: usize,
-    pub key_groups: u16,
-    pub retain: usize,
-    pub concurrent: usize,
-    pub always: bool,
-    pub acknowledged: bool,
+pub(super) struct Options {
+    pub(super) subtasks: usize,
+    pub(super) key_groups: u16,
+    pub(super) retain: usize,
+    pub(super) concurrent: usize,
+    pub(super) always: bool,
+    pub(super) acknowledged: bool,
     /// `rewrite=max-age:K` without a budget.
-    pub max_age: Option<usize>,
+    pub(super) max_age: Option<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     Checkpoint,
     Full,
     Savepoint,
@@ -139,16 +143,16 @@ pub enum Kind {
 
 /// What outlives a job: its directory.
 #[derive(Clone, Default)]
-pub struct Directory {
-    pub retained: BTreeMap<Id, Checkpoint>,
-    pub savepoints: BTreeMap<Id, Checkpoint>,
+pub(super) struct Directory {
+    pub(super) retained: BTreeMap<Id, Checkpoint>,
+    pub(super) savepoints: BTreeMap<Id, Checkpoint>,
 }
 
 #[derive(Clone)]
-pub struct Model {
-    pub options: Options,
-    pub directory: Directory,
-    pub segments: Vec<SegmentRecords>,
+pub(super) struct Model {
+    pub(super) options: Options,
+    pub(super) directory: Directory,
+    pub(super) segments: Vec<SegmentRecords>,
     subtasks: Vec<Subtask>,
     pending: BTreeMap<Id, Pending>,
     next: Id,
@@ -159,11 +163,9 @@ pub struct Model {
     unclaimed: bool,
     /// Largest id that was published in this directory.
     published_max: Id,
-    /// All checkpoints that completed, savepoints not counted.
-    completed: Vec<Id>,
 }
 
-pub fn key_group(key: &str, key_groups: u16) -> u16 {
+pub(super) fn key_group(key: &str, key_groups: u16) -> u16 {
     let hash = lowtide_format::xxh3(key.as_bytes());
     u16::try_from(hash % u64::from(key_groups)).unwrap()
 }
@@ -193,12 +195,14 @@ impl Subtask {
             bases: BTreeMap::new(),
             frozen: BTreeMap::new(),
             acknowledged: None,
+            completed: BTreeSet::new(),
+            cleared: BTreeMap::new(),
         }
     }
 }
 
 impl Model {
-    pub fn new(options: Options) -> Self {
+    pub(super) fn new(options: Options) -> Self {
         let subtasks = (0..options.subtasks)
             .map(|index| Subtask::new(range(index, options.subtasks, options.key_groups)))
             .collect();
@@ -213,7 +217,6 @@ impl Model {
             clock: 1,
             unclaimed: false,
             published_max: 0,
-            completed: Vec::new(),
         }
     }
 
@@ -227,22 +230,18 @@ impl Model {
         self.subtasks.iter_mut().find(|subtask| subtask.groups.contains(&group)).unwrap()
     }
 
-    pub fn put(&mut self, at: Place, value: &str) {
+    pub(super) fn put(&mut self, at: Place, value: &str) {
         let (changed, fresh) = (self.tick(), self.last_frozen + 1);
         let subtask = self.subtask_of(&at.2);
         // A key in the removal log inherits what may hold it.
         let born = subtask.removals.get(&at).map_or(fresh, |removal| removal.oldest);
-        let entry = subtask.entries.entry(at).or_insert(Entry {
-            value: String::new(),
-            changed,
-            born,
-            written: None,
-        });
+        let entry =
+            subtask.entries.entry(at).or_insert(Entry { value: String::new(), changed, born, written: None });
         value.clone_into(&mut entry.value);
         entry.changed = changed;
     }
 
-    pub fn update(&mut self, at: &Place, suffix: &str) {
+    pub(super) fn update(&mut self, at: &Place, suffix: &str) {
         let changed = self.tick();
         if let Some(entry) = self.subtask_of(&at.2).entries.get_mut(at) {
             entry.value.push_str(suffix);
@@ -250,7 +249,7 @@ impl Model {
         }
     }
 
-    pub fn delete(&mut self, at: &Place) {
+    pub(super) fn delete(&mut self, at: &Place) {
         let now = self.tick();
         let subtask = self.subtask_of(&at.2);
         let Some(entry) = subtask.entries.remove(at) else { return };
@@ -268,34 +267,38 @@ impl Model {
         removal.at = now;
     }
 
-    pub fn clear(&mut self, scope: &Scope) {
+    pub(super) fn clear(&mut self, scope: &Scope) {
         let now = self.tick();
         for subtask in &mut self.subtasks {
+            if scope.1.is_none() {
+                let gone = subtask.entries.iter().filter(|(at, _)| covers(scope, at));
+                subtask.cleared.extend(gone.map(|(at, entry)| (at.clone(), entry.clone())));
+            }
             subtask.entries.retain(|at, _| !covers(scope, at));
             subtask.removals.retain(|at, _| !covers(scope, at));
             subtask.clears.push((scope.clone(), now));
         }
     }
 
-    pub fn get(&self, at: &Place) -> Option<&str> {
+    pub(super) fn get(&self, at: &Place) -> Option<&str> {
         self.subtasks.iter().find_map(|subtask| subtask.entries.get(at)).map(|entry| &*entry.value)
     }
 
-    pub fn entries(&self) -> BTreeMap<&Place, &str> {
+    pub(super) fn entries(&self) -> BTreeMap<&Place, &str> {
         let all = self.subtasks.iter().flat_map(|subtask| &subtask.entries);
         all.map(|(at, entry)| (at, &*entry.value)).collect()
     }
 
-    pub fn pending_ids(&self) -> Vec<Id> {
+    pub(super) fn pending_ids(&self) -> Vec<Id> {
         self.pending.keys().copied().collect()
     }
 
-    pub fn subtasks(&self) -> usize {
+    pub(super) fn subtasks(&self) -> usize {
         self.subtasks.len()
     }
 
     /// The synchronous phase; `None` if too many checkpoints are pending.
-    pub fn trigger(&mut self, kind: Kind) -> Option<String> {
+    pub(super) fn trigger(&mut self, kind: Kind) -> Option<String> {
         let counted = self.pending.values().filter(|pending| !pending.checkpoint.savepoint).count();
         if kind != Kind::Savepoint && counted >= self.options.concurrent {
             return None;
@@ -330,7 +333,10 @@ impl Model {
     fn freeze(&mut self, index: usize, id: Id, base: Option<Id>, kind: Kind) {
         let at = self.tick();
         let published = self.directory.retained.keys().next_back().copied();
-        let aged = self.options.max_age.and_then(|age| self.completed.iter().rev().nth(age.checked_sub(1)?));
+        let aged = self
+            .options
+            .max_age
+            .and_then(|age| self.subtasks[index].completed.iter().rev().nth(age.checked_sub(1)?));
         let oldest = match self.options.max_age {
             Some(0) => Some(id),
             _ => aged.copied(),
@@ -380,8 +386,10 @@ impl Model {
             };
             let home = part.homes[at];
             let victim = frozen.oldest.is_some_and(|oldest| self.segments[home].id < oldest);
-            let now = self.subtasks[index].entries.get_mut(at);
-            match now.filter(|now| victim && now.changed <= frozen.at) {
+            let Subtask { entries, cleared, .. } = &mut self.subtasks[index];
+            let as_it_was = |now: &&mut Entry| victim && now.changed <= frozen.at;
+            let now = entries.get_mut(at).filter(as_it_was);
+            match now.or_else(|| cleared.get_mut(at).filter(as_it_was)) {
                 Some(now) => {
                     now.written = Some(id);
                     rewritten += 1;
@@ -414,8 +422,7 @@ impl Model {
             }
             elements.clone_from(&part.elements);
         }
-        let empty =
-            delta.puts.is_empty() && delta.tombstones.is_empty() && delta.clears.is_empty();
+        let empty = delta.puts.is_empty() && delta.tombstones.is_empty() && delta.clears.is_empty();
         if !empty {
             self.segments.push(delta);
             elements.push(Element { segment: new, groups, live: 0 });
@@ -437,15 +444,12 @@ impl Model {
         id: Id,
         key_groups: u16,
     ) -> Vec<Element> {
-        let in_groups =
-            |groups: &Groups, at: &Place| groups.contains(&key_group(&at.2, key_groups));
+        let in_groups = |groups: &Groups, at: &Place| groups.contains(&key_group(&at.2, key_groups));
         let mut listed: Vec<Element> = Vec::new();
         for candidate in candidates {
             let records = &self.segments[candidate.segment];
-            let older: Vec<&Element> = listed
-                .iter()
-                .filter(|element| self.segments[element.segment].id < records.id)
-                .collect();
+            let older: Vec<&Element> =
+                listed.iter().filter(|element| self.segments[element.segment].id < records.id).collect();
             let newer_clears: Vec<&Clear> = candidates
                 .iter()
                 .map(|element| &self.segments[element.segment])
@@ -459,9 +463,8 @@ impl Model {
                 .filter(|tombstone| in_groups(&candidate.groups, &tombstone.at))
                 .filter(|tombstone| {
                     let group = key_group(&tombstone.at.2, key_groups);
-                    let void = |clear: &&Clear| {
-                        covers(&clear.scope, &tombstone.at) && clear.groups.contains(&group)
-                    };
+                    let void =
+                        |clear: &&Clear| covers(&clear.scope, &tombstone.at) && clear.groups.contains(&group);
                     let hides = |element: &&Element| {
                         let other = self.segments[element.segment].id;
                         tombstone.oldest <= other && tombstone.newest.is_some_and(|new| other <= new)
@@ -480,9 +483,9 @@ impl Model {
                         let puts = segment.puts.iter().map(|put| &put.at);
                         let removed = segment.tombstones.iter().map(|tombstone| &tombstone.at);
                         !element.groups.is_disjoint(&own)
-                            && puts.chain(removed).any(|at| {
-                                at.0 == clear.scope.0 && in_groups(&element.groups, at)
-                            })
+                            && puts
+                                .chain(removed)
+                                .any(|at| at.0 == clear.scope.0 && in_groups(&element.groups, at))
                     };
                     let covered = own.iter().all(|group| {
                         newer_clears.iter().any(|newer| {
@@ -501,7 +504,7 @@ impl Model {
         listed
     }
 
-    pub fn write(&mut self, id: Id, subtask: usize) -> Vec<String> {
+    pub(super) fn write(&mut self, id: Id, subtask: usize) -> Vec<String> {
         if !self.pending.contains_key(&id) {
             return vec![format!("chk-{id} ignored")];
         }
@@ -513,11 +516,11 @@ impl Model {
     }
 
     /// Whether a subtask has written its part of a pending checkpoint; `None` if it is not pending.
-    pub fn has_written(&self, id: Id, subtask: usize) -> Option<bool> {
+    pub(super) fn has_written(&self, id: Id, subtask: usize) -> Option<bool> {
         self.pending.get(&id).map(|pending| pending.written.contains(&subtask))
     }
 
-    pub fn acknowledge(&mut self, id: Id, subtask: usize) -> Vec<String> {
+    pub(super) fn acknowledge(&mut self, id: Id, subtask: usize) -> Vec<String> {
         let Some(pending) = self.pending.get_mut(&id) else {
             return vec![format!("chk-{id} ignored")];
         };
@@ -546,7 +549,9 @@ impl Model {
             return events;
         }
         self.unclaimed = false;
-        self.completed.push(id);
+        for subtask in &mut self.subtasks {
+            subtask.completed.insert(id);
+        }
         self.directory.retained.insert(id, done);
         while self.directory.retained.len() > self.options.retain {
             let (old, _) = self.directory.retained.pop_first().unwrap();
@@ -565,7 +570,7 @@ impl Model {
         events
     }
 
-    pub fn abort(&mut self, id: Id) -> String {
+    pub(super) fn abort(&mut self, id: Id) -> String {
         match self.pending.remove(&id) {
             Some(_) => format!("chk-{id} aborted"),
             None => format!("chk-{id} ignored"),
@@ -573,7 +578,7 @@ impl Model {
     }
 
     /// The coordinator is lost and rebuilt; subtasks keep what they have.
-    pub fn failover(&mut self) -> Vec<String> {
+    pub(super) fn failover(&mut self) -> Vec<String> {
         let ids = self.pending_ids();
         let mut lines: Vec<String> = ids.into_iter().map(|id| self.abort(id)).collect();
         for subtask in &mut self.subtasks {
@@ -590,7 +595,7 @@ impl Model {
         self.directory.retained.get(&id).or_else(|| self.directory.savepoints.get(&id))
     }
 
-    pub fn verify(&self, id: Option<Id>) -> String {
+    pub(super) fn verify(&self, id: Option<Id>) -> String {
         let found = match id {
             Some(id) => self.found(id),
             None => self.directory.retained.values().next_back(),
@@ -600,7 +605,7 @@ impl Model {
         format!("chk-{} ok entries={entries}", checkpoint.id)
     }
 
-    pub fn stat(&self, id: Id) -> String {
+    pub(super) fn stat(&self, id: Id) -> String {
         let Some(checkpoint) = self.found(id) else { return "error not-found: *".to_owned() };
         let new: Vec<&SegmentRecords> = checkpoint
             .parts
@@ -619,7 +624,7 @@ impl Model {
         )
     }
 
-    pub fn chain(&self, id: Id) -> String {
+    pub(super) fn chain(&self, id: Id) -> String {
         let Some(checkpoint) = self.found(id) else { return "error not-found: *".to_owned() };
         let mut live: BTreeMap<Id, u64> = BTreeMap::new();
         for element in checkpoint.parts.iter().flat_map(|part| &part.elements) {
@@ -633,7 +638,7 @@ impl Model {
     }
 
     /// Distinct segments that the directory's checkpoints and savepoints list.
-    pub fn referenced(&self) -> usize {
+    pub(super) fn referenced(&self) -> usize {
         let directory = &self.directory;
         let all = directory.retained.values().chain(directory.savepoints.values());
         all.flat_map(segments).collect::<BTreeSet<_>>().len()
@@ -641,7 +646,7 @@ impl Model {
 
     /// The job is lost and started again from a checkpoint, claimed or as a new job, with so many
     /// subtasks.
-    pub fn restore(&mut self, id: Id, claim: bool, subtasks: usize) -> usize {
+    pub(super) fn restore(&mut self, id: Id, claim: bool, subtasks: usize) -> usize {
         let source = self.found(id).unwrap().clone();
         self.pending.clear();
         if claim {
@@ -664,6 +669,9 @@ impl Model {
                 let mut subtask = Subtask::new(range(index, subtasks, key_groups));
                 let part = self.reassembled(&source, &subtask.groups);
                 subtask.entries.clone_from(&part.entries);
+                subtask.completed =
+                    part.elements.iter().map(|element| self.segments[element.segment].id).collect();
+                subtask.completed.insert(id);
                 subtask.bases.insert(id, (now, part));
                 subtask
             })
@@ -701,10 +709,8 @@ impl Model {
                 }
             }
         }
-        part.elements = cut
-            .into_iter()
-            .map(|((_, segment), groups)| Element { segment, groups, live: 0 })
-            .collect();
+        part.elements =
+            cut.into_iter().map(|((_, segment), groups)| Element { segment, groups, live: 0 }).collect();
         part
     }
 }
@@ -714,6 +720,6 @@ fn segments(checkpoint: &Checkpoint) -> BTreeSet<Segment> {
     elements.map(|element| element.segment).collect()
 }
 
-pub fn chk(id: Option<Id>) -> String {
+pub(super) fn chk(id: Option<Id>) -> String {
     id.map_or("none".to_owned(), |id| format!("chk-{id}"))
 }

@@ -7,13 +7,15 @@ use super::model::{Id, Kind, Model, Options, Place};
 
 /// The jobs of a script, each with a model of its own.
 #[derive(Default)]
-pub struct Interpreter {
+pub(super) struct Interpreter {
     jobs: BTreeMap<String, Model>,
     /// The job that owns each directory; directories are named by the job that began them.
     owners: BTreeMap<String, String>,
     current: String,
     /// Some job was left behind with checkpoints pending: what they uploaded is still there.
     untidy: bool,
+    /// Subtasks of the current job may not have heard that a checkpoint was aborted.
+    muted: bool,
 }
 
 fn option<'a>(words: &mut Vec<&'a str>, name: &str) -> Option<&'a str> {
@@ -35,12 +37,12 @@ fn kind(words: &[&str]) -> Kind {
 }
 
 impl Interpreter {
-    pub fn model(&mut self) -> &mut Model {
+    pub(super) fn model(&mut self) -> &mut Model {
         self.jobs.get_mut(&self.current).unwrap()
     }
 
     /// What the line prints.
-    pub fn run(&mut self, line: &str) -> Vec<String> {
+    pub(super) fn run(&mut self, line: &str) -> Vec<String> {
         let mut words: Vec<&str> = line.split_whitespace().collect();
         let command = words.remove(0);
         match command {
@@ -63,11 +65,15 @@ impl Interpreter {
             "chain" => vec![self.model().chain(id(words[0]))],
             "verify" => vec![self.model().verify(words.first().map(|word| id(word)))],
             "failover" => self.model().failover(),
-"use" => {
+            "use" => {
                 words[0].clone_into(&mut self.current);
                 Vec::new()
             }
-            "crash" | "mute" | "unmute" => Vec::new(),
+            "mute" => {
+                self.muted = true;
+                Vec::new()
+            }
+            "crash" | "unmute" => Vec::new(),
             "objects" => {
                 let owned = self.owners.values().map(|owner| self.jobs[owner].referenced());
                 let referenced: usize = owned.sum();
@@ -102,7 +108,7 @@ impl Interpreter {
         };
         let subtasks = subtasks.unwrap_or(model.options.subtasks);
         let entries = model.restore(wanted, claim, subtasks);
-        self.untidy |= pending;
+        self.untidy |= pending || std::mem::take(&mut self.muted);
         if claim {
             let directory = self.owners.values_mut().find(|owner| *owner == source);
             name.clone_into(directory.unwrap());
