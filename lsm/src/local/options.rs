@@ -35,6 +35,9 @@ pub struct LsmOptions {
     pub table_bytes_target: u64,
     /// Size in bytes of the first level; each further one is ten times as large.
     pub level_bytes_base: u64,
+    /// So many flushed tables of a state lie side by side before they are merged into the first level, which makes
+    /// about as many bytes new as that level has. More of them means fewer storms and slower reads. At least 2.
+    pub flushes_per_merge: u16,
     /// Bytes per second that flushes and compactions may write; none for no limit.
     pub background_bytes_per_second: Option<u64>,
     /// How many flushes and compactions run at a time.
@@ -56,6 +59,7 @@ impl Default for LsmOptions {
             memory_budget: 128 << 20,
             table_bytes_target: 16 << 20,
             level_bytes_base: 64 << 20,
+            flushes_per_merge: 4,
             background_bytes_per_second: None,
             background_jobs: 2,
             storm: StormOptions::default(),
@@ -72,6 +76,7 @@ impl fmt::Debug for LsmOptions {
             .field("memory_budget", &self.memory_budget)
             .field("table_bytes_target", &self.table_bytes_target)
             .field("level_bytes_base", &self.level_bytes_base)
+            .field("flushes_per_merge", &self.flushes_per_merge)
             .field("background_bytes_per_second", &self.background_bytes_per_second)
             .field("background_jobs", &self.background_jobs)
             .finish_non_exhaustive()
@@ -94,6 +99,9 @@ impl EngineOptions {
         }
         if options.table_bytes_target < 1 << 10 || options.level_bytes_base < options.table_bytes_target {
             return refuse("table_bytes_target", "it is below 1 KiB or above level_bytes_base");
+        }
+        if options.flushes_per_merge < 2 {
+            return refuse("flushes_per_merge", "it is below 2");
         }
         let memory = usize::try_from(options.memory_budget).unwrap_or(usize::MAX);
         let cache = Cache::new_lru_cache(memory);
@@ -128,6 +136,11 @@ impl EngineOptions {
         state.set_target_file_size_base(options.table_bytes_target);
         state.set_max_bytes_for_level_base(options.level_bytes_base);
         state.set_level_compaction_dynamic_level_bytes(true);
+        // Writers slow down and stop at RocksDB's usual distance from the merge.
+        let flushes = i32::from(options.flushes_per_merge);
+        state.set_level_zero_file_num_compaction_trigger(flushes);
+        state.set_level_zero_slowdown_writes_trigger(flushes.saturating_mul(5).max(20));
+        state.set_level_zero_stop_writes_trigger(flushes.saturating_mul(9).max(36));
         state.set_compression_type(DBCompressionType::Lz4);
         Ok(Self { database, state, hook: options.hook.clone() })
     }
