@@ -106,8 +106,8 @@ impl Backend for RocksBackend {
         Ok(self.lsm.value_state(name)?)
     }
 
-    fn get<'a, K: Key, N: Namespace, V: Value, Q: Lookup<K> + ?Sized>(
-        &'a self,
+    fn get<K: Key, N: Namespace, V: Value, Q: Lookup<K> + ?Sized>(
+        &self,
         state: LsmState<K, N, V>,
         namespace: &N,
         key: &Q,
@@ -185,11 +185,11 @@ impl Backend for RocksBackend {
         Ok(self.lsm.clear(state, namespace)?)
     }
 
-    fn iter<'a, K: Key, N: Namespace, V: Value>(
-        &'a self,
+    fn iter<K: Key, N: Namespace, V: Value>(
+        &self,
         state: LsmState<K, N, V>,
         namespace: Option<N>,
-    ) -> Result<RocksEntries<'a, K, N, V>> {
+    ) -> Result<RocksEntries<'_, K, N, V>> {
         Ok(RocksEntries(self.lsm.iter(state, namespace.as_ref())?))
     }
 

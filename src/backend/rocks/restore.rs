@@ -53,7 +53,7 @@ async fn restore_tables(
         parts.push(table_part(part, source).await?);
     }
     let plan = TablePlan::new(assignment.range, assignment.key_groups, manifest.checkpoint, parts)
-        .map_err(|error| Error::from(error))?;
+        .map_err(Error::from)?;
     let staging = Staging::create(options, plan)?;
     let fetches: Vec<Fetch> = staging.plan().fetches().to_vec();
     futures::stream::iter(fetches)
