@@ -104,6 +104,7 @@ mod tests {
         StoredTable { file, checkpoint: CheckpointId::FIRST }
     }
 
+    // T1
     #[test]
     fn only_a_table_of_the_same_origin_and_length_is_kept() {
         let base: TableSet = [(identity("s1", 7), stored("a", 100)), (identity("s1", 8), stored("b", 100))]
@@ -127,6 +128,7 @@ mod tests {
         assert_eq!((diff.new, diff.kept.len()), (vec![0], 0));
     }
 
+    // T2: tables that another checkpoint uploaded are not asked for, so none of them can be found.
     #[test]
     fn without_a_base_everything_is_new() {
         let diff = diff(None, &[(identity("s1", 7), 100)]);

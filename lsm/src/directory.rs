@@ -148,6 +148,7 @@ mod tests {
         fs::read_dir(path).unwrap().count()
     }
 
+    // W1
     #[test]
     fn two_backends_never_share_a_directory() {
         let parent = tempfile::tempdir().unwrap();
@@ -157,6 +158,7 @@ mod tests {
         assert_eq!(entries(parent.path()), 2, "the second start took the first one's directory away");
     }
 
+    // W2
     #[test]
     fn a_directory_outlives_its_backend_while_a_checkpoint_is_written_from_it() {
         let parent = tempfile::tempdir().unwrap();

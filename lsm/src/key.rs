@@ -176,6 +176,7 @@ mod tests {
             prop_assert_eq!(group_of(&bytes), KeyGroup(group));
         }
 
+        // L1
         #[test]
         fn different_pairs_have_different_stored_keys(
             a in (vec(0_u8..3, 0..5), vec(0_u8..3, 0..5)), b in (vec(0_u8..3, 0..5), vec(0_u8..3, 0..5)),
@@ -183,6 +184,7 @@ mod tests {
             prop_assert_eq!(stored(1, &a.0, &a.1) == stored(1, &b.0, &b.1), a == b);
         }
 
+        // L2
         #[test]
         fn a_stored_key_is_within_the_bounds_of_a_range_exactly_if_its_group_is(
             group in 0_u16..32_768, a in 0_u16..32_768, b in 0_u16..32_768, key in vec(any::<u8>(), 0..4),

@@ -77,6 +77,7 @@ fn no_table_is_fetched_twice_and_only_those_on_a_boundary_by_two_subtasks() {
     assert_eq!(reads.values().copied().collect::<Vec<_>>(), [1, 2, 1, 2, 1]);
 }
 
+// P1 and P2
 #[test]
 fn a_part_whose_tables_hold_groups_that_are_not_its_own_is_copied() {
     let parts = vec![part(range(0, 3), &[(0, 1), (2, 5)]), part(range(4, 7), &[(4, 7)])];

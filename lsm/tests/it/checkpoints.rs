@@ -102,6 +102,7 @@ fn a_retry_that_makes_a_table_of_the_same_number_and_length_uploads_it_again() {
     assert_eq!(bench.entries(), model(&[("a", "1"), ("b", "y")]));
 }
 
+// E2
 #[test]
 fn after_going_back_several_checkpoints_nothing_of_the_abandoned_future_is_reused() {
     let mut bench = bench();

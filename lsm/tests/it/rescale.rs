@@ -247,6 +247,7 @@ fn a_damaged_missing_or_swapped_table_is_an_error_that_names_it_and_leaves_nothi
     assert_eq!(other_count.unwrap_err().kind(), LsmErrorKind::Incompatible);
 }
 
+// E1
 #[test]
 fn a_key_of_another_subtask_is_refused_with_its_group() {
     let mut job = Job::new(2);
