@@ -21,6 +21,7 @@ use crate::lineage::{BaseFacts, BaseMode, ChainRewrites, Lineage};
 use crate::map::{AnyState, FreezeFacts, Layout, Loaded, StateMap};
 use crate::origins::{FixedHome, Label};
 use crate::overlay::{OutcomeSlot, RewriteStart};
+use crate::places::Places;
 use crate::rewrite::RewritePolicy;
 use crate::snapshot::{HeapSnapshot, SnapshotParts};
 use crate::state::{StateMut, StateRef, ValueState};
@@ -124,6 +125,7 @@ pub struct HeapBackend {
     policy: Option<Arc<dyn RewritePolicy>>,
     /// Completed checkpoints, ascending, as far back as elements may be listed.
     completed: Arc<Vec<CheckpointId>>,
+    places: Places,
 }
 
 impl std::fmt::Debug for HeapBackend {
@@ -163,6 +165,7 @@ impl HeapBackend {
             segments: Arc::default(),
             policy: None,
             completed: Arc::default(),
+            places: Places::default(),
         }
     }
 
@@ -410,6 +413,7 @@ impl HeapBackend {
             policy: self.policy.clone(),
             rewrite: rewrite.map(|start| start.outcome),
             completed: Arc::clone(&self.completed),
+            places: self.places.clone(),
         }))
     }
 

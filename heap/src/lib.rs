@@ -29,6 +29,7 @@ mod origins;
 mod overlay;
 mod owed;
 mod piece;
+mod places;
 mod removals;
 mod restore;
 pub mod rewrite;

@@ -25,7 +25,7 @@ use crate::shard::{Listing, PieceOwner, Shard};
 
 pub(crate) use freeze::{FreezeFacts, Frozen, FrozenMap, ShardOutput, WriteContext};
 pub(crate) use load::{AnyState, Loaded};
-pub(crate) use rewriting::{Budget, RewritePass};
+pub(crate) use rewriting::{Budget, RewritePass, ShardRewrite};
 
 /// Which key groups a backend holds, and how many there are in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -93,6 +93,11 @@ impl<K, N, V> Listing<K, N, V> {
         Visit { pieces, changes: inner.changes }
     }
 
+    /// The live piece of a number in the list.
+    pub(crate) fn piece(&self, at: usize) -> Option<PieceReader<K, N, V>> {
+        self.inner.lock().live.readers.get(at).cloned()
+    }
+
     /// How often pieces appeared so far.
     pub(crate) fn changes(&self) -> u64 {
         self.inner.lock().changes

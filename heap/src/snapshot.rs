@@ -21,6 +21,7 @@ use crate::error::HeapError;
 use crate::lineage::{BaseFacts, Home, Homes, Written, WrittenSlot};
 use crate::map::{Frozen, Layout};
 use crate::overlay::{Outcome, OutcomeSlot};
+use crate::places::Places;
 use crate::rewrite::RewritePolicy;
 use crate::turn::Counters;
 
@@ -154,6 +155,7 @@ pub(crate) struct SnapshotParts {
     /// Where it leaves what it wrote again; `None` if nothing may be.
     pub(crate) rewrite: Option<OutcomeSlot>,
     pub(crate) completed: Arc<Vec<CheckpointId>>,
+    pub(crate) places: Places,
 }
 
 /// What has been written so far.

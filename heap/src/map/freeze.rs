@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lowtide_format::{Clear, FormatError, KeyGroupSet, RecordRun, StateDescriptor};
 
-use super::rewriting::RewritePass;
+use super::rewriting::{RewritePass, ShardRewrite};
 use super::{Layout, StateMap};
 use crate::chain::{ClearFact, StateIndex, TombstoneTally};
 use crate::clears::Clears;
@@ -15,7 +15,7 @@ use crate::error::HeapError;
 use crate::handover::Stamp;
 use crate::open::Open;
 use crate::origins::{Origins, Part};
-use crate::overlay::{RewriteStart, Rewrites, SourceCounts};
+use crate::overlay::{RewriteStart, Rewrites};
 use crate::piece::Labelling;
 use crate::shard::{Listing, PieceReader};
 use crate::turn::{Counters, Turn};
@@ -76,7 +76,7 @@ pub(crate) trait Frozen: Send + Sync {
         context: &WriteContext<'_>,
         output: ShardOutput<'_>,
     ) -> Result<(), HeapError>;
-    /// Writes the entries of one shard again whose segments are to be emptied; returns where they came from.
+    /// Writes the entries of one shard again whose segments are to be emptied; returns what was done.
     fn rewrite_shard(
         &self,
         shard: usize,
@@ -84,7 +84,7 @@ pub(crate) trait Frozen: Send + Sync {
         context: &WriteContext<'_>,
         pass: &RewritePass<'_>,
         run: &mut RecordRun,
-    ) -> Result<SourceCounts, HeapError>;
+    ) -> Result<ShardRewrite, HeapError>;
     /// No more entries of shards below `shard` are written again.
     fn rewritten_below(&self, shard: usize);
     /// The clears after `base`, as records and as facts.
@@ -221,7 +221,7 @@ where
         context: &WriteContext<'_>,
         pass: &RewritePass<'_>,
         run: &mut RecordRun,
-    ) -> Result<SourceCounts, HeapError> {
+    ) -> Result<ShardRewrite, HeapError> {
         self.rewrite_pieces(shard, state, context, pass, run)
     }
 

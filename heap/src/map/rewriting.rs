@@ -6,6 +6,7 @@
 //! An entry is taken only if it is as it was at the freeze: nobody sets it aside for a rewrite. One that the owner
 //! changed in the meantime keeps its old segment in this manifest, and leaves it with the next delta.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lowtide_format::RecordRun;
@@ -17,19 +18,34 @@ use crate::encode::{Age, Encoder, EncoderParts, Named};
 use crate::epochs::Epoch;
 use crate::error::HeapError;
 use crate::lineage::BaseFacts;
-use crate::origins::{Label, Part};
+use crate::origins::{Label, Origin, Part};
 use crate::overlay::{MarkedBy, Outcome, Source, SourceCounts, marked_by};
 use crate::piece::Labelling;
-use crate::shard::PieceReader;
+use crate::places::{PiecePlaces, SegmentPlaces, ShardPlaces};
+use crate::shard::{Listing, PieceReader};
 
 /// What one snapshot writes again.
 pub(crate) struct RewritePass<'a> {
     pub(crate) epoch: Epoch,
     pub(crate) base: &'a BaseFacts,
     /// What earlier rewrites in the base's chain moved, by their epochs.
-    pub(crate) earlier: &'a [(Epoch, std::sync::Arc<Outcome>)],
-    pub(crate) victims: &'a [SegmentNumber],
+    pub(crate) earlier: &'a [(Epoch, Arc<Outcome>)],
+    /// The segments to empty, and after them those whose entries are to be noted.
+    pub(crate) wanted: &'a [SegmentNumber],
+    /// How many of them are to be emptied.
+    pub(crate) victims: usize,
+    /// The places of the victims' entries, if all are known.
+    pub(crate) places: Option<&'a [Arc<SegmentPlaces>]>,
     pub(crate) budget: &'a Budget,
+}
+
+/// What was done in one shard.
+#[derive(Debug, Default)]
+pub(crate) struct ShardRewrite {
+    /// The entries that were written again, by where they came from.
+    pub(crate) again: SourceCounts,
+    /// The places of the entries of segments that are wanted but no victims, in their order.
+    pub(crate) noted: Vec<ShardPlaces>,
 }
 
 /// How much may still be written again.
@@ -63,9 +79,9 @@ impl Budget {
 }
 
 impl RewritePass<'_> {
-    /// The victim that a segment is, by its place in the plan.
-    fn victim(&self, segment: SegmentNumber) -> Option<usize> {
-        self.victims.iter().position(|victim| *victim == segment)
+    /// The place of a segment among the wanted ones.
+    fn wanted(&self, segment: SegmentNumber) -> Option<usize> {
+        self.wanted.iter().position(|wanted| *wanted == segment)
     }
 
     /// The segment that holds the record of entries that an earlier rewrite moved.
@@ -75,21 +91,39 @@ impl RewritePass<'_> {
     }
 }
 
-/// How far a piece has been looked through.
-#[derive(Default)]
-struct Cursor {
-    bucket: usize,
-    rebuilds: u32,
+/// A piece, with how far it has been looked through.
+struct Visited<'a, K, N, V> {
+    reader: &'a PieceReader<K, N, V>,
+    /// Its number in the list of the shard.
+    piece: usize,
+    /// The buckets to look at; `None` for all.
+    listed: Option<&'a [u16]>,
+    next: usize,
+    rebuilds: Option<u32>,
+}
+
+/// How a batch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Batch {
+    /// There is more to look at.
+    More,
+    /// Everything was looked at.
+    Done,
+    /// The piece was rebuilt, so the listed buckets mean nothing.
+    Rebuilt,
 }
 
 /// One shard being looked through.
 struct Search<'a> {
     pass: &'a RewritePass<'a>,
     part: Part,
-    /// By label: the victim that holds such entries.
-    victims: Vec<Option<usize>>,
-    found: SourceCounts,
+    /// By label: the wanted segment that holds such entries.
+    wanted: Vec<Option<usize>>,
+    done: ShardRewrite,
 }
+
+/// What entries are written with.
+type Out<'a, 'e, 'c, K, N, V> = (&'a mut Encoder<'e, K, N, V>, &'a WriteContext<'c>);
 
 impl<K, N, V> FrozenMap<K, N, V> {
     pub(super) fn rewrite_pieces(
@@ -99,17 +133,17 @@ impl<K, N, V> FrozenMap<K, N, V> {
         context: &WriteContext<'_>,
         pass: &RewritePass<'_>,
         run: &mut RecordRun,
-    ) -> Result<SourceCounts, HeapError> {
+    ) -> Result<ShardRewrite, HeapError> {
         let part = self.layout.part_of(shard);
-        let mut search =
-            Search { pass, part, victims: self.victims_of(part, pass), found: SourceCounts::new() };
-        let Some(listing) = self.listings.get(shard) else { return Ok(search.found) };
-        let moved =
-            pass.base.rewrites.iter().any(|epoch| {
-                pass.target_of(*epoch, part).is_some_and(|segment| pass.victim(segment).is_some())
-            });
-        if !moved && search.victims.iter().all(Option::is_none) {
-            return Ok(search.found);
+        let noted = vec![ShardPlaces::default(); pass.wanted.len().saturating_sub(pass.victims)];
+        let done = ShardRewrite { again: SourceCounts::new(), noted };
+        let mut search = Search { pass, part, wanted: self.wanted_of(part, pass), done };
+        let Some(listing) = self.listings.get(shard) else { return Ok(search.done) };
+        let moved = |epoch: &Epoch| pass.target_of(*epoch, part).and_then(|segment| pass.wanted(segment));
+        if search.wanted.iter().all(Option::is_none)
+            && pass.base.rewrites.iter().all(|it| moved(it).is_none())
+        {
+            return Ok(search.done);
         }
         let mut tally = TombstoneTally::new();
         let mut encoder = Encoder::new(EncoderParts {
@@ -121,84 +155,156 @@ impl<K, N, V> FrozenMap<K, N, V> {
             run,
             tally: &mut tally,
         });
-        loop {
-            let visit = listing.visit(self.open.stamp, None);
-            for piece in &visit.pieces {
-                let mut cursor = Cursor::default();
-                while !self.rewrite_batch(piece, &mut cursor, &mut search, (&mut encoder, context))? {
-                    if (context.cancelled)() {
-                        return Err(HeapError::Cancelled);
-                    }
+        let mut out = (&mut encoder, context);
+        if let Some(places) = pass.places {
+            let here: Vec<&ShardPlaces> =
+                places.iter().filter_map(|places| places.get(&(state, shard))).collect();
+            if self.rewrite_places(listing, &here, &mut search, &mut out)? {
+                return Ok(search.done);
+            }
+        }
+        self.rewrite_all(listing, &mut search, &mut out)?;
+        Ok(search.done)
+    }
+
+    /// Looks at the known places; returns whether that was enough.
+    fn rewrite_places(
+        &self,
+        listing: &Listing<K, N, V>,
+        places: &[&ShardPlaces],
+        search: &mut Search<'_>,
+        out: &mut Out<'_, '_, '_, K, N, V>,
+    ) -> Result<bool, HeapError> {
+        let changes = listing.changes();
+        for places in places {
+            if places.changes != changes {
+                return Ok(false);
+            }
+            for PiecePlaces { piece, rebuilds, buckets } in places.pieces() {
+                let Some(reader) = listing.piece(piece) else { return Ok(false) };
+                let (listed, rebuilds) = (Some(buckets), Some(rebuilds));
+                let known = Visited { reader: &reader, piece, listed, next: 0, rebuilds };
+                if self.rewrite_piece(known, search, out)? == Batch::Rebuilt {
+                    let whole = Visited { reader: &reader, piece, listed: None, next: 0, rebuilds: None };
+                    self.rewrite_piece(whole, search, out)?;
                 }
             }
+        }
+        Ok(listing.changes() == changes)
+    }
+
+    /// Looks at everything.
+    fn rewrite_all(
+        &self,
+        listing: &Listing<K, N, V>,
+        search: &mut Search<'_>,
+        out: &mut Out<'_, '_, '_, K, N, V>,
+    ) -> Result<(), HeapError> {
+        loop {
+            let visit = listing.visit(self.open.stamp, None);
+            for places in &mut search.done.noted {
+                *places = ShardPlaces::as_of(visit.changes);
+            }
+            for (piece, reader) in visit.pieces.iter().enumerate() {
+                let whole = Visited { reader, piece, listed: None, next: 0, rebuilds: None };
+                self.rewrite_piece(whole, search, out)?;
+            }
             if listing.changes() == visit.changes {
-                return Ok(search.found);
+                return Ok(());
             }
         }
     }
 
-    /// By label: the victim that holds such entries of a part.
-    fn victims_of(&self, part: Part, pass: &RewritePass<'_>) -> Vec<Option<usize>> {
+    fn rewrite_piece(
+        &self,
+        mut visited: Visited<'_, K, N, V>,
+        search: &mut Search<'_>,
+        out: &mut Out<'_, '_, '_, K, N, V>,
+    ) -> Result<Batch, HeapError> {
+        loop {
+            match self.rewrite_batch(&mut visited, search, out)? {
+                Batch::More if (out.1.cancelled)() => return Err(HeapError::Cancelled),
+                Batch::More => {}
+                end => return Ok(end),
+            }
+        }
+    }
+
+    /// By label: the wanted segment that holds such entries of a part.
+    fn wanted_of(&self, part: Part, pass: &RewritePass<'_>) -> Vec<Option<usize>> {
         let homes = &pass.base.written.homes;
-        let victim = |(_, origin, counts): (Label, &crate::origins::Origin, &[u32])| {
+        let wanted = |(_, origin, counts): (Label, &Origin, &[u32])| {
             let old = origin.home.is_some() || origin.version <= pass.base.epoch;
             let lives = counts.get(part.0).is_some_and(|count| *count > 0);
             let home = if old && lives { homes.find(origin, part) } else { None };
-            home.and_then(|segment| pass.victim(segment))
+            home.and_then(|segment| pass.wanted(segment))
         };
-        self.origins.rows().map(victim).collect()
+        self.origins.rows().map(wanted).collect()
     }
 
-    /// Writes up to [`BATCH`] entries of a piece again; returns whether that was all.
+    /// Writes up to [`BATCH`] entries of a piece again.
     fn rewrite_batch(
         &self,
-        reader: &PieceReader<K, N, V>,
-        cursor: &mut Cursor,
+        visited: &mut Visited<'_, K, N, V>,
         search: &mut Search<'_>,
-        (encoder, context): (&mut Encoder<'_, K, N, V>, &WriteContext<'_>),
-    ) -> Result<bool, HeapError> {
-        let Some(mut guard) = reader.lock(self.open.stamp) else { return Ok(true) };
+        (encoder, context): &mut Out<'_, '_, '_, K, N, V>,
+    ) -> Result<Batch, HeapError> {
+        let Some(mut guard) = visited.reader.lock(self.open.stamp) else { return Ok(Batch::Done) };
         let (piece, gate) = guard.parts();
-        if cursor.rebuilds != piece.rebuilds() {
-            *cursor = Cursor { bucket: 0, rebuilds: piece.rebuilds() };
+        let rebuilds = piece.rebuilds();
+        if visited.rebuilds.is_some_and(|known| known != rebuilds) {
+            if visited.listed.is_some() {
+                return Ok(Batch::Rebuilt);
+            }
+            visited.next = 0;
+            search.done.noted.iter_mut().for_each(|places| places.forget(visited.piece));
         }
+        visited.rebuilds = Some(rebuilds);
         let pass = search.pass;
         let view = Labelling { origins: &self.origins, rewrites: &self.rewrites, part: search.part };
         let unmarked = piece.marks().is_empty() && gate.marks().is_empty();
         let changed = piece.changed_around(pass.epoch, pass.base.epoch);
-        let (first, mut left) = (cursor.bucket, BATCH);
+        let (first, mut left) = (visited.next, BATCH);
+        let end = visited.listed.map_or(piece.buckets(), <[u16]>::len);
         let mut marks = MarkedBy::new();
-        while left > 0 && cursor.bucket < piece.buckets() {
-            let bucket = cursor.bucket;
-            cursor.bucket += 1;
-            if !unmarked || !gate.marks().is_empty() {
-                marks = marked_by(&[piece.marks(), gate.marks()], bucket);
-            }
+        while left > 0 && visited.next < end {
+            let listed = visited.listed.map(|listed| listed.get(visited.next).copied().unwrap_or_default());
+            let bucket = listed.map_or(visited.next, usize::from);
+            visited.next += 1;
             if changed.contains(bucket) {
                 continue;
             }
+            if !unmarked || !gate.marks().is_empty() {
+                marks = marked_by(&[piece.marks(), gate.marks()], bucket);
+            }
             let label = piece.label_by(bucket, &self.origins);
-            let Some((victim, source)) = search.candidate(label, &marks, view) else { continue };
-            let last = victim + 1 == pass.victims.len();
+            let Some((wanted, source)) = search.candidate(label, &marks, view) else { continue };
+            let Some(slot) = piece.slot(bucket) else { continue };
+            if let Some(prospect) = wanted.checked_sub(pass.victims) {
+                if let Some(places) = search.done.noted.get_mut(prospect) {
+                    places.note(visited.piece, rebuilds, bucket);
+                }
+                continue;
+            }
+            let last = wanted + 1 == pass.victims;
             if marks.contains(&pass.epoch) || !pass.budget.allows(last) {
                 continue;
             }
-            let Some(slot) = piece.slot(bucket) else { continue };
             let age = Age { version: piece.version(bucket, view, gate.marks()), born: piece.born(bucket) };
             let before = encoder.run.len();
             encoder.put(Named::of(slot), &slot.value, age)?;
             pass.budget.spend((encoder.run.len() - before) as u64, last);
             gate.mark(pass.epoch, bucket);
-            *search.found.entry(source).or_default() += 1;
+            *search.done.again.entry(source).or_default() += 1;
             left -= 1;
         }
-        context.counters.add_buckets_scanned((cursor.bucket - first) as u64);
-        Ok(cursor.bucket >= piece.buckets())
+        context.counters.add_buckets_scanned((visited.next - first) as u64);
+        Ok(if visited.next < end { Batch::More } else { Batch::Done })
     }
 }
 
 impl Search<'_> {
-    /// The victim that holds the record of an entry, and where that makes the entry come from.
+    /// The wanted segment that holds the record of an entry, and where that makes the entry come from.
     #[inline]
     fn candidate(&self, label: Label, marks: &[Epoch], view: Labelling<'_>) -> Option<(usize, Source)> {
         let part = self.part;
@@ -207,10 +313,10 @@ impl Search<'_> {
             label = view.rewrites.label(label, part, marks);
             rewrites = view.rewrites.path(marks, &self.pass.base.rewrites);
         }
-        let victim = match rewrites.last() {
-            Some(rewrite) => self.pass.victim(self.pass.target_of(*rewrite, part)?)?,
-            None => self.victims.get(usize::from(label.0)).copied().flatten()?,
+        let wanted = match rewrites.last() {
+            Some(rewrite) => self.pass.wanted(self.pass.target_of(*rewrite, part)?)?,
+            None => self.wanted.get(usize::from(label.0)).copied().flatten()?,
         };
-        Some((victim, Source { rewrites, label, part }))
+        Some((wanted, Source { rewrites, label, part }))
     }
 }

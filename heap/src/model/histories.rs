@@ -68,7 +68,8 @@ impl crate::rewrite::RewritePolicy for Picky {
         use crate::rewrite::{RewritePlan, Survivors};
         let numbers = stats.segments.iter().map(|segment| segment.number);
         RewritePlan {
-            victims: numbers.filter(|number| number.0 % self.every == 0).collect(),
+            victims: numbers.clone().filter(|number| number.0 % self.every == 0).collect(),
+            prospects: numbers.filter(|number| number.0 % 2 == 0).collect(),
             budget_bytes: self.bytes,
             survivors: if self.apart { Survivors::Apart } else { Survivors::WithDelta },
             ..RewritePlan::none()

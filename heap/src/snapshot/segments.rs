@@ -15,8 +15,9 @@ use crate::encode::{Resolver, Tombstones};
 use crate::epochs::Epoch;
 use crate::error::HeapError;
 use crate::lineage::Home;
-use crate::map::{ShardOutput, WriteContext};
+use crate::map::{ShardOutput, ShardRewrite, WriteContext};
 use crate::overlay::{Outcome, SourceCounts};
+use crate::places::SegmentPlaces;
 use crate::rewrite::Survivors;
 
 /// A segment that is being written.
@@ -36,7 +37,7 @@ struct EncodedRun {
     tally: TombstoneTally,
     /// Survivors, if they go to a segment of their own.
     cold: RecordRun,
-    again: SourceCounts,
+    again: ShardRewrite,
     again_bytes: u64,
 }
 
@@ -56,6 +57,8 @@ pub(super) struct SegmentSeries<'a, 's> {
     /// A segment is also closed once it has so many bytes before compression.
     part_bytes: Option<u64>,
     again: Vec<SourceCounts>,
+    /// The places of entries, by segment, as `wanted` names them.
+    noted: Vec<SegmentPlaces>,
     survivors: Survivors,
 }
 
@@ -79,6 +82,7 @@ impl<'a, 's> SegmentSeries<'a, 's> {
             of_parts,
             part_bytes: None,
             again,
+            noted: Vec::new(),
             survivors,
         }
     }
@@ -128,13 +132,19 @@ impl<'a, 's> SegmentSeries<'a, 's> {
             if work.is_some() {
                 parts.states.iter().for_each(|state| state.rewritten_below(next));
             }
-            for (shard, records) in batch.zip(encoded?) {
+            for (shard, mut records) in batch.zip(encoded?) {
                 self.append(shard, &records)?;
+                self.note(shard, &mut records);
                 self.end_shard(shard)?;
             }
             if cancelled() {
                 return Err(HeapError::Cancelled);
             }
+        }
+        if let Some(work) = work {
+            let (victims, prospects) = work.wanted.split_at(work.victims);
+            let noted = prospects.iter().copied().zip(std::mem::take(&mut self.noted)).collect();
+            parts.places.replace(victims, noted);
         }
         Ok(())
     }
@@ -154,7 +164,7 @@ impl<'a, 's> SegmentSeries<'a, 's> {
             }
             let report = &mut self.output.report;
             report.rewritten_bytes += run.again_bytes;
-            for (source, count) in &run.again {
+            for (source, count) in &run.again.again {
                 report.rewritten += u64::from(*count);
                 if let Some(again) = self.again.get_mut(index) {
                     *again.entry(source.clone()).or_default() += count;
@@ -162,6 +172,19 @@ impl<'a, 's> SegmentSeries<'a, 's> {
             }
         }
         Ok(())
+    }
+
+    /// Takes the places of entries over that were noted on the way.
+    fn note(&mut self, shard: usize, records: &mut EncodedShard) {
+        for (index, run) in records.iter_mut().enumerate() {
+            let noted = std::mem::take(&mut run.again.noted);
+            if self.noted.len() < noted.len() {
+                self.noted.resize_with(noted.len(), SegmentPlaces::default);
+            }
+            for (segment, places) in self.noted.iter_mut().zip(noted) {
+                segment.insert((StateIndex(index as u16), shard), places);
+            }
+        }
     }
 
     /// A checkpoint without a base is cut so that its segments can die one by one: by what the first records weigh.
@@ -299,7 +322,7 @@ fn encode_shard(
     let mut records = Vec::with_capacity(parts.states.len());
     for (index, state) in parts.states.iter().enumerate() {
         let new_run = || RecordRun::new(parts.id, block_bytes);
-        let (tally, again) = (TombstoneTally::new(), SourceCounts::new());
+        let (tally, again) = (TombstoneTally::new(), ShardRewrite::default());
         let mut run = EncodedRun { delta: new_run(), tally, cold: new_run(), again, again_bytes: 0 };
         let number = StateIndex(index as u16);
         let output = ShardOutput { run: &mut run.delta, tally: &mut run.tally };

@@ -2,6 +2,8 @@
 //!
 //! Owns: asking the policy. Does not own: the decision (`rewrite`), finding the entries (`map`).
 
+use std::sync::Arc;
+
 use lowtide_format::KeyGroupSet;
 
 use super::SnapshotParts;
@@ -13,14 +15,18 @@ use crate::lineage::BaseFacts;
 use crate::map::{Budget, RewritePass};
 use crate::origins::Origin;
 use crate::overlay::Outcome;
+use crate::places::SegmentPlaces;
 use crate::rewrite::{ChainStats, DeltaFigures, StatsRequest, Survivors};
 
 /// A plan that is being carried out.
 pub(super) struct RewriteWork<'a> {
     base: &'a BaseFacts,
     epoch: Epoch,
-    earlier: Vec<(Epoch, std::sync::Arc<Outcome>)>,
-    victims: Vec<SegmentNumber>,
+    earlier: Vec<(Epoch, Arc<Outcome>)>,
+    /// The victims, and after them the segments whose entries are to be noted.
+    pub(super) wanted: Vec<SegmentNumber>,
+    pub(super) victims: usize,
+    places: Option<Vec<Arc<SegmentPlaces>>>,
     budget: Budget,
     pub(super) survivors: Survivors,
 }
@@ -44,7 +50,9 @@ impl<'a> RewriteWork<'a> {
             delta: delta_figures(parts, base),
             clears: &clears,
             completed: &parts.completed,
-            indexed: &[],
+            indexed: &parts.places.indexed(|number| {
+                base.written.chain.elements().iter().any(|element| element.facts.number == number)
+            }),
             key_groups: &KeyGroupSet::from(parts.layout.range),
         });
         let plan = policy.plan(&stats);
@@ -61,12 +69,21 @@ impl<'a> RewriteWork<'a> {
         let before_last =
             plan.victims.split_last().map_or(0, |(_, before)| before.iter().map(bytes_of).sum());
         let of_last = plan.budget_bytes.saturating_sub(before_last);
+        let places = parts.places.of(&plan.victims);
+        let (victims, mut wanted) = (plan.victims.len(), plan.victims);
+        if places.is_none() {
+            let prospects = plan.prospects.into_iter();
+            let new: Vec<_> = prospects.filter(|prospect| !wanted.contains(prospect)).collect();
+            wanted.extend(new);
+        }
         Ok(Some(Self {
             base,
             epoch: parts.epoch,
             earlier: moves.earlier,
             budget: Budget::new(plan.budget_bytes, of_last),
-            victims: plan.victims,
+            wanted,
+            victims,
+            places,
             survivors: plan.survivors,
         }))
     }
@@ -76,7 +93,9 @@ impl<'a> RewriteWork<'a> {
             epoch: self.epoch,
             base: self.base,
             earlier: &self.earlier,
-            victims: &self.victims,
+            wanted: &self.wanted,
+            victims: self.victims,
+            places: self.places.as_deref(),
             budget: &self.budget,
         }
     }
