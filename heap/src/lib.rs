@@ -20,6 +20,7 @@ mod encode;
 mod epochs;
 mod error;
 mod handover;
+mod ledger;
 mod lineage;
 mod map;
 #[cfg(test)]

@@ -17,6 +17,7 @@ use lowtide_format::{KeyGroupCount, KeyGroupRange, StateDescriptor};
 use crate::clears::Clears;
 use crate::codecs::{StateCodecs, place_hash};
 use crate::handover::Stamp;
+use crate::ledger::Ledger;
 use crate::open::Open;
 use crate::origins::{Origins, PARTS_MAX, Part};
 use crate::overlay::Rewrites;
@@ -71,7 +72,7 @@ pub(crate) struct StateMap<K, N, V> {
     layout: Layout,
     shards: Vec<Shard<K, N, V>>,
     listings: Arc<[Arc<Listing<K, N, V>>]>,
-    origins: Origins,
+    origins: Ledger,
     rewrites: Rewrites,
     len: usize,
     opens: Vec<Arc<Open<K, N, V>>>,
@@ -98,7 +99,7 @@ impl<K, N, V> StateMap<K, N, V> {
             layout,
             shards,
             listings,
-            origins: Origins::new(layout.parts()),
+            origins: Ledger::new(Origins::new(layout.parts())),
             rewrites: Rewrites::default(),
             len: 0,
             opens: Vec::new(),
@@ -172,7 +173,7 @@ impl<K, N, V> StateMap<K, N, V> {
     pub(crate) fn check_invariants(&self) {
         let entries: usize = self.shards.iter().flat_map(Shard::pieces).map(Piece::len).sum();
         assert_eq!(entries, self.len, "H2: entries in the pieces, and as counted");
-        assert_eq!(self.origins.total(), self.len as u64, "H2: counts of labels, and entries");
+        assert_eq!(self.origins.view().total(), self.len as u64, "H2: counts of labels, and entries");
         let codecs = &*self.codecs;
         self.shards.iter().for_each(|shard| shard.check_invariants(|slot| Self::hash_of_slot(codecs, slot)));
     }

@@ -34,7 +34,7 @@ impl Label {
 pub(crate) struct Part(pub(crate) usize);
 
 /// Into how many parts the key groups of a backend are cut at most; also into how many segments one checkpoint.
-pub(crate) const PARTS_MAX: usize = 32;
+pub(crate) const PARTS_MAX: usize = 64;
 
 /// The segment that holds the record of an entry whatever the base, and the epoch that wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

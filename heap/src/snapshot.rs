@@ -57,7 +57,7 @@ impl CancelToken {
 pub struct WriteOptions {
     /// How segments are compressed and cut into blocks.
     pub segment: SegmentOptions,
-    /// A segment is closed once it has this many bytes; at most 32 segments are made of one snapshot, cut between
+    /// A segment is closed once it has this many bytes; at most 64 segments are made of one snapshot, cut between
     /// key groups, so a larger state has larger ones.
     pub segment_bytes_max: u64,
     /// When tombstones are written.

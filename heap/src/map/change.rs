@@ -152,7 +152,8 @@ where
         let part = self.layout.part_of(place.shard);
         let site = Site { shard: place.shard, counters: &turn.counters };
         let (owner, listing) = self.shards.get_mut(place.shard)?.owner_mut(at)?;
-        let mut accounts = Accounts { turn, origins: &mut self.origins, rewrites: &mut self.rewrites, part };
+        let origins = self.origins.open(&self.rewrites);
+        let mut accounts = Accounts { turn, origins, rewrites: &mut self.rewrites, part };
         if owner.is_free(&turn.clock) {
             let access = Access::Free(owner.write(&turn.clock)?);
             return Some(Change { access, accounts, site });
@@ -306,7 +307,7 @@ where
         for shard in &mut self.shards {
             self.discarded.append(&mut shard.take_pieces(seen_through));
         }
-        self.origins.clear_counts();
+        self.origins.open(&self.rewrites).clear_counts();
         self.rewrites.clear();
         self.len = 0;
         self.clears.add(None, turn.interval, turn.floor);
@@ -370,8 +371,8 @@ where
             let mut at = 0;
             while let Some((owner, _)) = shard.owner_mut(at) {
                 at += 1;
-                let mut accounts =
-                    Accounts { turn, origins: &mut self.origins, rewrites: &mut self.rewrites, part };
+                let origins = self.origins.open(&self.rewrites);
+                let mut accounts = Accounts { turn, origins, rewrites: &mut self.rewrites, part };
                 let mut guard = owner.lock(&turn.clock);
                 touch(&mut guard, &mut accounts, &self.opens, &site);
                 pay_and_free(&mut guard, &accounts, &site);

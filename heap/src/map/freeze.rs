@@ -13,6 +13,7 @@ use crate::encode::{Age, Encoder, EncoderParts, Named, Resolver, Tombstones};
 use crate::epochs::Epoch;
 use crate::error::HeapError;
 use crate::handover::Stamp;
+use crate::ledger::Cut;
 use crate::open::Open;
 use crate::origins::{Origins, Part};
 use crate::overlay::{RewriteStart, Rewrites};
@@ -41,7 +42,7 @@ pub(crate) struct FrozenMap<K, N, V> {
     pub(super) codecs: Arc<dyn StateCodecs<K, N, V>>,
     pub(super) layout: Layout,
     pub(super) listings: Arc<[Arc<Listing<K, N, V>>]>,
-    pub(super) origins: Origins,
+    pub(super) origins: Arc<Origins>,
     pub(super) rewrites: Rewrites,
     clears: Clears<N>,
     entries: usize,
@@ -110,12 +111,11 @@ where
         }
         let open = Arc::new(Open::new(facts.stamp, facts.base, facts.rewrite.is_some()));
         self.opens.push(Arc::clone(&open));
-        let (origins, rewrites) = (self.origins.clone(), self.rewrites.clone());
+        let rewrites = self.rewrites.clone();
+        let cut = facts.cut.map(|id| Cut { id, after: facts.base });
+        let origins = self.origins.freeze(cut, &self.rewrites);
         if let Some(start) = facts.rewrite {
             self.rewrites.begin(start);
-        }
-        if let Some(id) = facts.cut {
-            self.origins.freeze(id, facts.base, |label| self.rewrites.pins(label));
         }
         FrozenMap {
             open,

@@ -9,6 +9,7 @@ use super::{Place, StateMap};
 use crate::codecs::{EncodedEntry, Raw, StateCodecs};
 use crate::epochs::Epoch;
 use crate::handover::Stamp;
+use crate::ledger::Ledger;
 use crate::lineage::Settlement;
 use crate::origins::{Label, Origins};
 use crate::overlay::MarkedBy;
@@ -58,7 +59,7 @@ where
         }
         let origin = LoadedOrigin { label: loaded.label, born: loaded.born, marks: MarkedBy::new() };
         self.insert_loaded(place, Slot { key, namespace, value }, &origin, turn);
-        self.origins.add(origin.label, self.layout.part_of(place.shard), 1);
+        self.origins.open(&self.rewrites).add(origin.label, self.layout.part_of(place.shard), 1);
         Ok(true)
     }
 
@@ -76,7 +77,7 @@ where
     }
 
     pub(crate) fn origins_mut(&mut self) -> &mut Origins {
-        &mut self.origins
+        self.origins.open(&self.rewrites)
     }
 }
 
@@ -100,7 +101,8 @@ impl StateMap<Raw, Raw, Raw> {
         let mut typed = StateMap::new(descriptor, codecs, self.layout);
         let limits = DecodeLimits { bytes_max: u64::MAX };
         self.surrender(turn);
-        (typed.origins, typed.rewrites) = (self.origins.clone(), self.rewrites.clone());
+        typed.origins = Ledger::new(self.origins.open(&self.rewrites).clone());
+        typed.rewrites = self.rewrites.clone();
         for (shard, untyped) in self.shards.iter().enumerate() {
             for piece in untyped.pieces() {
                 for bucket in piece.occupied().ones() {
@@ -162,7 +164,7 @@ where
     }
 
     fn origins_left(&self) -> usize {
-        self.origins.left()
+        self.origins.view().left()
     }
 
     fn freeze(&mut self, facts: super::FreezeFacts<'_>, turn: &Turn) -> Box<dyn super::Frozen> {
@@ -179,7 +181,8 @@ where
 
     fn settle(&mut self, settlement: &Settlement, at: Stamp, state: usize) {
         for epoch in &settlement.settled {
-            self.rewrites.settle(*epoch, at, state, &mut self.origins);
+            let origins = self.origins.open(&self.rewrites);
+            self.rewrites.settle(*epoch, at, state, origins);
         }
         settlement.forgotten.iter().for_each(|epoch| self.rewrites.forget(*epoch));
     }

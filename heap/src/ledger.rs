@@ -1,0 +1,78 @@
+//! The labels of one state, handed to each snapshot without copying anything.
+//!
+//! Owns: who has the labels at present. Does not own: what they are (`origins`).
+//!
+//! A freeze gives the labels away; the first change after it takes a copy back, so that the pause does not pay for
+//! it, and does then what the freeze asks for.
+
+use std::sync::Arc;
+
+use lowtide_format::CheckpointId;
+
+use crate::epochs::Epoch;
+use crate::origins::Origins;
+use crate::overlay::Rewrites;
+
+/// So many freezes may pass before what they ask for is done, even if nothing changes.
+const CUTS_MAX: usize = 16;
+
+/// A freeze that ended an interval.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    pub(crate) id: CheckpointId,
+    /// The epoch of its base.
+    pub(crate) after: Option<Epoch>,
+}
+
+/// The labels of one state.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    own: Origins,
+    /// While nothing has changed since a freeze, the labels are here, and `own` is empty.
+    shared: Option<Arc<Origins>>,
+    cuts: Vec<Cut>,
+}
+
+impl Ledger {
+    pub(crate) fn new(origins: Origins) -> Self {
+        Self { own: origins, shared: None, cuts: Vec::new() }
+    }
+
+    /// The labels, to read.
+    pub(crate) fn view(&self) -> &Origins {
+        self.shared.as_deref().unwrap_or(&self.own)
+    }
+
+    /// The labels, to change.
+    #[inline]
+    pub(crate) fn open(&mut self, rewrites: &Rewrites) -> &mut Origins {
+        if self.shared.is_some() {
+            self.take_back(rewrites);
+        }
+        &mut self.own
+    }
+
+    #[cold]
+    fn take_back(&mut self, rewrites: &Rewrites) {
+        if let Some(shared) = self.shared.take() {
+            self.own = Arc::try_unwrap(shared).unwrap_or_else(|shared| (*shared).clone());
+        }
+        for Cut { id, after } in std::mem::take(&mut self.cuts) {
+            self.own.freeze(id, after, |label| rewrites.pins(label));
+        }
+    }
+
+    /// Gives the labels to a snapshot. O(1), but for a freeze after many without any change.
+    pub(crate) fn freeze(&mut self, cut: Option<Cut>, rewrites: &Rewrites) -> Arc<Origins> {
+        if self.cuts.len() >= CUTS_MAX {
+            self.open(rewrites);
+        }
+        let shared = match self.shared.take() {
+            Some(shared) => shared,
+            None => Arc::new(std::mem::replace(&mut self.own, Origins::new(1))),
+        };
+        self.shared = Some(Arc::clone(&shared));
+        self.cuts.extend(cut);
+        shared
+    }
+}
