@@ -11,7 +11,7 @@ use super::checkpoint::CheckpointReport;
 use super::steps::Step;
 use super::{Job, Notices};
 use crate::backend::Backend;
-use crate::coordinator::{AbortReason, Coordinator, DeletionReport, Due, Event, Start};
+use crate::coordinator::{AbortReason, Coordinator, DeletionReport, Due, Event, Published, Start};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a coordinator that was lost and replaced has found.
@@ -54,7 +54,7 @@ impl<B: Backend> Job<B> {
             None => Event::Aborted(id, AbortReason::Failover),
         };
         let events: Vec<Event> = pending.into_iter().map(happened).collect();
-        self.discard_attempts();
+        self.discard_attempts(&published);
         self.deliver(&events);
         self.parts.clear();
         let checkpoints = published.checkpoints.iter().filter(|found| found.reference().owned).count();
@@ -62,11 +62,13 @@ impl<B: Backend> Job<B> {
     }
 
     /// Ends every attempt after a take-over: what it uploaded is deleted unless something published lists it.
-    fn discard_attempts(&mut self) {
+    ///
+    /// An attempt that was published, and whose notice was lost, is no failure: the next base is that checkpoint.
+    fn discard_attempts(&mut self, published: &Published) {
         let mut left = Vec::new();
         for subtask in &mut self.subtasks {
             for (id, attempt) in std::mem::take(&mut subtask.attempts) {
-                if self.notices == Notices::Delivered {
+                if self.notices == Notices::Delivered && published.get(id).is_none() {
                     subtask.backend.aborted(id);
                 }
                 left.extend(attempt.end_with_all());
