@@ -469,8 +469,8 @@ impl Model {
                         let other = self.segments[element.segment].id;
                         tombstone.oldest <= other && tombstone.newest.is_some_and(|new| other <= new)
                     };
-                    older.iter().any(|element| hides(&element))
-                        && !newer_clears.iter().any(|clear| void(&clear))
+                    older.iter().any(hides)
+                        && !newer_clears.iter().any(void)
                 })
                 .count();
             live += records
@@ -493,7 +493,7 @@ impl Model {
                             newer.scope.0 == clear.scope.0 && wider && newer.groups.contains(group)
                         })
                     });
-                    older.iter().any(|element| holds(&element)) && !covered
+                    older.iter().any(holds) && !covered
                 })
                 .count();
             if live > 0 || records.id == id {
