@@ -107,7 +107,10 @@ impl Session {
     /// A sweep that stands still goes on.
     async fn resume_sweep(&mut self) -> Result<()> {
         self.depot.faults().resume();
-        self.continue_sweep().await
+        let continued = self.continue_sweep().await;
+        // If it stands still once more, it has met a call that never returns.
+        self.paused_sweep = None;
+        continued
     }
 
     async fn continue_sweep(&mut self) -> Result<()> {

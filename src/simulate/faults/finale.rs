@@ -103,7 +103,8 @@ impl History {
             self.switch(at).await?;
             let rest = self.run("sweep age=0", &[]).await?;
             ensure(rest.len() == 1, || format!("a sweep printed `{rest:?}`"))?;
-            meta_max += 4 + 2 * self.world.directories.get(&name).map_or(0, |found| found.published().len() as u64);
+            meta_max +=
+                4 + 2 * self.world.directories.get(&name).map_or(0, |found| found.published().len() as u64);
         }
         let orphans = self.objects().await?;
         ensure(orphans == 0, || format!("{orphans} orphans are left after a sweep"))?;
@@ -119,7 +120,8 @@ impl History {
             for place in Place::ALL {
                 self.check_dump(place).await?;
             }
-            let published = self.world.directories.get(&name).map(|found| found.published()).unwrap_or_default();
+            let published =
+                self.world.directories.get(&name).map(|found| found.published()).unwrap_or_default();
             for (id, image) in published {
                 self.switch(at).await?;
                 self.check_verify(id, image.len()).await?;

@@ -65,6 +65,8 @@ pub(super) struct History {
     pub(super) hang_planned: bool,
     /// The reply of a publish was planned to be lost.
     pub(super) lost_reply_planned: bool,
+    /// Whether the last command was refused as `invalid-argument`.
+    pub(super) refused: bool,
     /// Meta objects, when last counted.
     pub(super) meta: u64,
 }
@@ -142,12 +144,18 @@ impl History {
     }
 
     /// Judges what was printed about one job.
-    pub(super) async fn judge(&mut self, at: usize, printed: &[String], errors: &[&str]) -> Verdict<Vec<String>> {
+    pub(super) async fn judge(
+        &mut self,
+        at: usize,
+        printed: &[String],
+        errors: &[&str],
+    ) -> Verdict<Vec<String>> {
         let directory = self.job_at(at)?.directory.clone();
         let before = self.world.directories.get(&directory).cloned().unwrap_or_default();
         self.sync(&directory, Cause::Step).await?;
         let mut rest = Vec::new();
         let mut newest = None;
+        self.refused = printed.iter().any(|line| line.starts_with("error invalid-argument"));
         for line in printed {
             if let Some(error) = line.strip_prefix("error ") {
                 self.judge_error(at, error, errors)?;
@@ -163,9 +171,12 @@ impl History {
                 Some(Heard::Aborted(id)) => self.aborted(at, id, newest)?,
                 Some(Heard::Ignored(id)) => {
                     let pending = self.job_at(at)?.pending.get(&id);
-                    let duplicate = pending.is_none_or(|pending| pending.stuck || !pending.acknowledged.is_empty());
+                    let duplicate =
+                        pending.is_none_or(|pending| pending.stuck || !pending.acknowledged.is_empty());
                     let stopped = self.world.replaced(self.job_at(at)?);
-                    ensure(duplicate || stopped, || format!("chk-{id} is pending, and its message was ignored"))?;
+                    ensure(duplicate || stopped, || {
+                        format!("chk-{id} is pending, and its message was ignored")
+                    })?;
                     self.reach(Situation::LateMessage);
                 }
                 None => rest.push(line.clone()),
@@ -207,7 +218,9 @@ impl History {
     /// Returns the checkpoint if it is not a savepoint.
     fn completed(&mut self, at: usize, id: u64) -> Verdict<Option<u64>> {
         let job = self.job_at(at)?;
-        ensure(!self.world.replaced(job), || format!("chk-{id} completed although the coordinator was replaced"))?;
+        ensure(!self.world.replaced(job), || {
+            format!("chk-{id} completed although the coordinator was replaced")
+        })?;
         let directory = self.world.directories.get(&job.directory).cloned().unwrap_or_default();
         let listed = directory.own.contains_key(&id) || directory.savepoints.contains_key(&id);
         let newer = directory.own.keys().next_back().is_some_and(|newest| *newest > id);
@@ -222,12 +235,20 @@ impl History {
             ensure(doubtful, || format!("chk-{id} completed and was not pending"))?;
             let savepoint = directory.savepoints.contains_key(&id);
             job.unclaimed &= savepoint;
+            if !savepoint {
+                job.known = Some(id);
+            }
             return Ok((!savepoint).then_some(id));
         };
         let acknowledged = pending.acknowledged.len();
-        ensure(acknowledged == subtasks, || format!("chk-{id} completed with {acknowledged} of {subtasks} parts"))?;
+        ensure(acknowledged == subtasks, || {
+            format!("chk-{id} completed with {acknowledged} of {subtasks} parts")
+        })?;
         let savepoint = pending.kind == Kind::Savepoint;
         job.unclaimed &= savepoint;
+        if !savepoint {
+            job.known = Some(id);
+        }
         let (kind, base, bound) = (pending.kind, pending.base, pending.bound);
         self.expected.insert((at, id), Expected { kind, base, bound });
         if savepoint {
@@ -252,7 +273,8 @@ impl History {
     /// A completion aborts every older pending checkpoint, savepoints excepted.
     fn check_overtaken(&self, at: usize, newest: Option<u64>) -> Verdict {
         let Some(newest) = newest else { return Ok(()) };
-        let older = self.job_at(at)?.pending.range(..newest).find(|(_, pending)| pending.kind != Kind::Savepoint);
+        let older =
+            self.job_at(at)?.pending.range(..newest).find(|(_, pending)| pending.kind != Kind::Savepoint);
         ensure(older.is_none(), || format!("chk-{newest} completed and an older checkpoint is still pending"))
     }
 

@@ -53,6 +53,11 @@ impl Image {
         self.0.len()
     }
 
+    /// Where entries are.
+    pub(super) fn spots(&self) -> Vec<Spot> {
+        self.0.keys().cloned().collect()
+    }
+
     /// What `dump` prints for a place.
     pub(super) fn dump(&self, place: Place) -> String {
         let entries = self.0.iter().filter(|((at, _), _)| *at == place);
@@ -125,7 +130,9 @@ impl Memory {
     pub(super) fn clear(&mut self, state: u8, named: Option<bool>) {
         self.now += 1;
         self.cleared.insert((state, named), self.now);
-        self.image.0.retain(|(place, _), _| place.state != state || named.is_some_and(|named| place.named != named));
+        self.image
+            .0
+            .retain(|(place, _), _| place.state != state || named.is_some_and(|named| place.named != named));
     }
 
     /// What a delta from the barrier `base` to now may hold; from none everything.

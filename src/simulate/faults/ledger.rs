@@ -91,7 +91,9 @@ impl History {
         }
         let oldest_new = own.first().map_or(0, |(id, _)| *id);
         let newest_known = directory.own.keys().next_back().copied().unwrap_or(0);
-        ensure(oldest_new > newest_known, || format!("chk-{oldest_new} was published after chk-{newest_known}"))?;
+        ensure(oldest_new > newest_known, || {
+            format!("chk-{oldest_new} was published after chk-{newest_known}")
+        })?;
         directory.own.extend(own);
         let owner = self.world.owner(name).and_then(|at| self.world.jobs.get(at));
         let retain = owner.map_or(usize::MAX, |job| job.settings.retain);

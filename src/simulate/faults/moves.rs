@@ -19,10 +19,13 @@ enum Move {
     Put,
     Update,
     Remove,
+    Again,
     Clear,
     Dump,
     Checkpoint(Kind),
     Trigger(Kind),
+    Overlap,
+    Churn,
     Write,
     Acknowledge,
     GiveUp,
@@ -67,7 +70,8 @@ impl History {
         let directory = self.world.directories.get(&job.directory);
         let latest = directory.and_then(super::world::Directory::latest).is_some();
         let anything = directory.is_some_and(|directory| !directory.is_empty());
-        let mut moves = vec![(u32::from(self.stage.sweep_is_paused()) * 30, Move::ResumeSweep), (1, Move::Objects)];
+        let mut moves =
+            vec![(u32::from(self.stage.sweep_is_paused()) * 30, Move::ResumeSweep), (1, Move::Objects)];
         if !job.running {
             moves.push((12, Move::Fresh));
             if latest && room {
@@ -101,7 +105,14 @@ impl History {
 
     fn add_data_and_steps(&self, moves: &mut Vec<(u32, Move)>) {
         let Some(job) = self.world.job() else { return };
-        moves.extend([(26, Move::Put), (8, Move::Update), (10, Move::Remove), (3, Move::Clear), (1, Move::Dump)]);
+        moves.extend([
+            (26, Move::Put),
+            (8, Move::Update),
+            (10, Move::Remove),
+            (6, Move::Again),
+            (3, Move::Clear),
+            (1, Move::Dump),
+        ]);
         let free = u32::from(job.held.is_none());
         let safe = free * u32::from(!self.hang_planned());
         moves.extend([
@@ -111,6 +122,8 @@ impl History {
             (free * 12, Move::Trigger(Kind::Checkpoint)),
             (free, Move::Trigger(Kind::Full)),
             (free * 2, Move::Trigger(Kind::Savepoint)),
+            (free * 4, Move::Overlap),
+            (safe * 2, Move::Churn),
         ]);
         if !job.pending.is_empty() {
             moves.extend([(16, Move::Write), (20, Move::Acknowledge), (4, Move::GiveUp)]);
@@ -129,10 +142,13 @@ impl History {
             Move::Put => self.put().await,
             Move::Update => self.update().await,
             Move::Remove => self.remove().await,
+            Move::Again => self.put_again().await,
             Move::Clear => self.clear().await,
             Move::Dump => self.dump().await,
             Move::Checkpoint(kind) => self.checkpoint(kind).await.map(|_| ()),
             Move::Trigger(kind) => self.trigger(kind).await,
+            Move::Overlap => self.overlap().await,
+            Move::Churn => self.churn().await,
             Move::Write => self.write().await,
             Move::Acknowledge => self.acknowledge().await,
             Move::GiveUp => self.give_up().await,

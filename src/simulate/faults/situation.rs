@@ -131,14 +131,6 @@ impl Situations {
         }
     }
 
-    /// Counts the histories of `other` as well.
-    pub(super) fn merge(&mut self, other: &Self) {
-        self.histories += other.histories;
-        for (situation, count) in &other.reached {
-            *self.reached.entry(*situation).or_default() += count;
-        }
-    }
-
     /// The share of the histories that reached a situation, 0 to 1.
     #[must_use]
     pub fn share(&self, situation: Situation) -> f64 {

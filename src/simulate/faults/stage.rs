@@ -1,12 +1,16 @@
 //! Where a history is played: a session of scenario commands, and a transcript that replays it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lowtide_format::Store;
 use parking_lot::Mutex;
 
 use crate::fault::Faults;
 use crate::script::{ScriptError, ScriptOptions, Session};
+
+/// A command that takes longer waits for something that never comes.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The commands of a history and what they printed. A handle: it survives a panic of the history.
 #[derive(Clone, Debug, Default)]
@@ -72,7 +76,10 @@ impl Stage {
     /// Runs one command and returns what it prints.
     pub(super) async fn run(&mut self, command: &str) -> Result<Vec<String>, ScriptError> {
         self.transcript.begin(command);
-        let printed = self.session.run(command).await?;
+        let printed = match tokio::time::timeout(PATIENCE, self.session.run(command)).await {
+            Ok(printed) => printed?,
+            Err(_) => vec!["error hangs: the command did not return".to_owned()],
+        };
         self.transcript.end(&printed);
         Ok(printed)
     }

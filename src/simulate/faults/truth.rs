@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use lowtide_format::{DecodeLimits, ObjectClass, ObjectName, ObjectPath, PublishedRef, SequenceMember, Store};
+use lowtide_format::{
+    DecodeLimits, ObjectClass, ObjectName, ObjectPath, PublishedRef, SequenceMember, Store,
+};
 
 use crate::error::Result;
 

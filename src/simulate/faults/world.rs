@@ -96,6 +96,8 @@ pub(super) struct Job {
     pub(super) unclaimed: bool,
     /// Published, but its coordinator has not said so.
     pub(super) unheard: BTreeSet<u64>,
+    /// The newest completed checkpoint that its coordinator knows.
+    pub(super) known: Option<u64>,
 }
 
 /// A command that waits for a coordinator.
@@ -218,7 +220,8 @@ impl World {
         }
         let mut bases = vec![known];
         if newest != known {
-            bases.push(newest);
+            // Until it has read back what it may have published, it bases on what it knows.
+            bases.extend([newest, job.known]);
         }
         if job.settings.acknowledged {
             let newer = job.acknowledged.iter().filter(|id| known.is_none_or(|known| **id > known));

@@ -2,6 +2,7 @@
 
 use crate::simulate::faults::history::{History, Verdict, ensure};
 use crate::simulate::faults::image::{Place, Spot};
+use crate::simulate::faults::world::Kind;
 
 impl History {
     fn place(&mut self) -> Place {
@@ -13,6 +14,14 @@ impl History {
     fn spot(&mut self) -> Spot {
         let place = self.place();
         (place, format!("k{}", self.random.below(self.mood.keys.max(1))))
+    }
+
+    /// An entry that is there, mostly.
+    fn entry(&mut self) -> Spot {
+        let any = self.spot();
+        let spots = self.world.job().map(|job| job.memory.image().spots()).unwrap_or_default();
+        let drawn = self.random.below(u32::try_from(spots.len()).unwrap_or(1).max(1)) as usize;
+        if self.random.below(4) == 0 { any } else { spots.into_iter().nth(drawn).unwrap_or(any) }
     }
 
     fn value(&mut self) -> String {
@@ -53,11 +62,44 @@ impl History {
         Ok(())
     }
 
-    pub(super) async fn remove(&mut self) -> Verdict {
-        let spot = self.spot();
+    /// An entry goes and its key comes back at once.
+    pub(super) async fn put_again(&mut self) -> Verdict {
+        let spot = self.entry();
+        self.put_again_at(spot).await
+    }
+
+    /// A key comes back between two checkpoints and goes again later: what older segments hold of it must stay hidden.
+    pub(super) async fn churn(&mut self) -> Verdict {
+        let spot = self.entry();
+        self.checkpoint(Kind::Checkpoint).await?;
+        self.put_again_at(spot.clone()).await?;
+        self.checkpoint(Kind::Checkpoint).await?;
+        self.checkpoint(Kind::Checkpoint).await?;
+        self.remove_at(&spot).await?;
+        self.checkpoint(Kind::Checkpoint).await?;
+        self.checkpoint(Kind::Checkpoint).await.map(|_| ())
+    }
+
+    async fn put_again_at(&mut self, spot: Spot) -> Verdict {
+        let value = self.value();
         self.quietly(&format!("del {} {}", spot.0, spot.1)).await?;
+        self.quietly(&format!("put {} {}={value}", spot.0, spot.1)).await?;
         if let Some(job) = self.world.job_mut() {
             job.memory.remove(&spot);
+            job.memory.put(spot, value);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn remove(&mut self) -> Verdict {
+        let spot = self.entry();
+        self.remove_at(&spot).await
+    }
+
+    async fn remove_at(&mut self, spot: &Spot) -> Verdict {
+        self.quietly(&format!("del {} {}", spot.0, spot.1)).await?;
+        if let Some(job) = self.world.job_mut() {
+            job.memory.remove(spot);
         }
         Ok(())
     }

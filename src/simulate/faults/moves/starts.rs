@@ -76,6 +76,7 @@ impl History {
             muted: false,
             unclaimed: false,
             unheard: BTreeSet::new(),
+            known: None,
         }
     }
 
@@ -86,6 +87,7 @@ impl History {
         job.generation = truth.generation;
         job.next_id = truth.next_id.max(restored.map_or(1, |id| id + 1));
         job.marks.extend(restored.map(|id| (id, 0)));
+        job.known = truth.own.last().copied();
         self.world.jobs.push(job);
         self.world.current = self.world.jobs.len() - 1;
         Ok(())
@@ -131,7 +133,8 @@ impl History {
 
     /// A start that failed was met by a fault.
     fn start_failed(&mut self, printed: &[String]) -> Verdict {
-        let excused = printed.iter().all(|line| line.starts_with("error store") || line.starts_with("error fenced"));
+        let excused =
+            printed.iter().all(|line| line.starts_with("error store") || line.starts_with("error fenced"));
         ensure(excused && self.world.faulty && !self.world.calm, || {
             format!("a job did not start: `{}`", printed.join("; "))
         })?;
@@ -142,7 +145,8 @@ impl History {
     /// Whoever runs in a directory that is taken over leaves files behind.
     fn leave_untidy(&mut self, directory: &str) {
         let left = self.world.jobs.iter().any(|job| job.directory == directory);
-        self.world.untidy |= left && self.world.jobs.iter().any(|job| job.directory == directory && job.running);
+        self.world.untidy |=
+            left && self.world.jobs.iter().any(|job| job.directory == directory && job.running);
     }
 
     fn rescaled(&mut self, mut settings: Settings) -> Settings {
@@ -178,7 +182,11 @@ impl History {
         let source = self.job()?.clone();
         if source.running && source.held.is_none() && self.random.below(3) != 0 {
             // Mostly the old job is gone or stands still by then.
-            if self.random.below(2) == 0 { self.hold().await? } else { self.crash().await? }
+            match self.random.below(4) {
+                0 => self.hold().await?,
+                1 => self.stand_still().await?,
+                _ => self.crash().await?,
+            }
         }
         let (id, named) = self.source(&source.directory, true)?;
         let from = named.map_or_else(|| source.name.clone(), |id| format!("{}/chk-{id}", source.name));
@@ -234,7 +242,8 @@ impl History {
     ) -> Verdict {
         let name = self.fresh_name();
         let image = self.image(directory, id)?;
-        let printed = self.stage.run(&format!("restore {name} from={from} subtasks={}", settings.subtasks)).await?;
+        let printed =
+            self.stage.run(&format!("restore {name} from={from} subtasks={}", settings.subtasks)).await?;
         self.sync(&name, Cause::TakeOver(TakeOver::Fresh)).await?;
         if !self.is_current(&name) {
             // Nobody can name the directory any more.
@@ -272,6 +281,7 @@ impl History {
         job.acknowledged.clear();
         job.unheard.clear();
         job.unclaimed &= own == 0;
+        job.known = truth.own.last().copied();
         let events: Vec<String> = printed.iter().filter(|line| *line != recovered).cloned().collect();
         self.judge(at, &events, &[]).await?;
         let pending = self.job_at(at)?.pending.len();
@@ -284,7 +294,9 @@ impl History {
         let at = self.world.current;
         self.stage.run("crash").await?;
         let pending = !self.job()?.pending.is_empty();
-        self.world.untidy |= pending || self.job()?.settings.participant;
+        // What was aborted and not heard of is as pending to the subtasks.
+        let unheard = self.reached.contains(&Situation::LostNotices);
+        self.world.untidy |= pending || unheard || self.job()?.settings.participant;
         if pending {
             self.reach(Situation::CrashPending);
         }
@@ -302,7 +314,8 @@ impl History {
     pub(super) async fn stop(&mut self) -> Verdict {
         let at = self.world.current;
         let printed = self.stage.run("stop").await?;
-        self.world.untidy |= self.world.faulty || self.job()?.settings.participant || self.job()?.muted;
+        let unheard = self.reached.contains(&Situation::LostNotices);
+        self.world.untidy |= self.world.faulty || unheard || self.job()?.settings.participant;
         self.gone(at)?;
         self.judge(at, &printed, &[]).await.map(|_| ())
     }

@@ -15,7 +15,9 @@ impl History {
         ensure(id == job.next_id, || format!("chk-{id} was triggered, chk-{} was next", job.next_id))?;
         let allowed = self.world.bases(job, kind);
         if let Some(allowed) = &allowed {
-            ensure(allowed.contains(&base), || format!("chk-{id} has base {base:?}, allowed are {allowed:?}"))?;
+            ensure(allowed.contains(&base), || {
+                format!("chk-{id} has base {base:?}, allowed are {allowed:?}")
+            })?;
         }
         let mark = base.and_then(|base| job.marks.get(&base)).copied();
         ensure(base.is_none() || mark.is_some() || allowed.is_none(), || {
@@ -81,6 +83,7 @@ impl History {
         let at = self.world.current;
         let command = format!("checkpoint{}", kind.word());
         let doubtful = self.may_be_within_the_limit()?;
+        let base_is_known = self.job()?.unheard.is_empty();
         if (self.beyond_the_limit(kind)? && !doubtful) || self.world.replaced(self.job()?) {
             // Then it must not get far.
             let next = self.job()?.next_id;
@@ -92,7 +95,8 @@ impl History {
             }
             self.forget_aborted(at, &printed)?;
             let rest = self.judge(at, &printed, &["invalid-argument"]).await?;
-            return ensure(rest.is_empty(), || format!("`{command}` got as far as `{rest:?}`")).map(|()| false);
+            return ensure(rest.is_empty(), || format!("`{command}` got as far as `{rest:?}`"))
+                .map(|()| false);
         }
         let kind = self.kind(kind)?;
         let job = self.job()?;
@@ -102,33 +106,22 @@ impl History {
         self.job_at_mut(at)?.acknowledge(id, None);
         let errors: &[&str] = if doubtful { &["invalid-argument"] } else { &[] };
         let rest = self.run(&command, errors).await?;
-        if doubtful && !self.expected.contains_key(&(at, id)) {
-            // Whether it was triggered at all is not told.
-            return self.give_up_silently(at, id).await.map(|()| false);
+        if self.refused {
+            // It was beyond the limit after all.
+            let job = self.job_at_mut(at)?;
+            job.pending.remove(&id);
+            job.next_id = id;
+            return Ok(false);
         }
         self.job_at_mut(at)?.pending.entry(id).and_modify(|pending| pending.stuck = true);
         let completed = self.expected.contains_key(&(at, id));
         // What it wrote is read from the store, which may fail.
         let unread = completed && rest.is_empty() && self.world.faulty && !self.world.calm;
         ensure(completed == (rest.len() == 1) || unread, || format!("`{command}` printed `{rest:?}`"))?;
-        let Some(line) = rest.first() else { return Ok(completed) };
-        self.check_stat(at, id, line)?;
-        Ok(true)
-    }
-
-    /// Ends a checkpoint that may not have been triggered.
-    async fn give_up_silently(&mut self, at: usize, id: u64) -> Verdict {
-        if self.job_at(at)?.pending.contains_key(&id) {
-            let printed = self.stage.run(&format!("abort chk-{id}")).await?;
-            let triggered = !printed.iter().any(|line| line.ends_with("ignored"));
-            self.judge(at, &printed, &[]).await?;
-            let job = self.job_at_mut(at)?;
-            job.end(id);
-            if !triggered {
-                job.next_id = id;
-            }
+        if let Some(line) = rest.first().filter(|_| base_is_known) {
+            self.check_stat(at, id, line)?;
         }
-        Ok(())
+        Ok(completed)
     }
 
     fn ids_printed(&self, printed: &[String]) -> u64 {
@@ -150,6 +143,53 @@ impl History {
         Ok(())
     }
 
+    /// A checkpoint is triggered before an older one has ended, and both are acknowledged in order.
+    pub(super) async fn overlap(&mut self) -> Verdict {
+        let at = self.world.current;
+        let mut pair = Vec::new();
+        for _ in 0..2 {
+            let id = self.job()?.next_id;
+            self.trigger(Kind::Checkpoint).await?;
+            pair.extend(self.job()?.pending.contains_key(&id).then_some(id));
+            self.put().await?;
+        }
+        for id in pair {
+            if self.job_at(at)?.pending.contains_key(&id) {
+                self.write_all(id).await?;
+            }
+            if self.job_at(at)?.pending.contains_key(&id) {
+                self.acknowledge_all(id).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A coordinator stands still with an acknowledgement waiting.
+    pub(super) async fn stand_still(&mut self) -> Verdict {
+        let id = self.job()?.next_id;
+        self.trigger(Kind::Checkpoint).await?;
+        if self.job()?.pending.contains_key(&id) {
+            self.write_all(id).await?;
+        }
+        self.hold().await?;
+        if self.job()?.pending.contains_key(&id) {
+            self.acknowledge_all(id).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_all(&mut self, id: u64) -> Verdict {
+        let pending = self.job()?.pending.get(&id).cloned();
+        let Some(pending) = pending else { return Ok(()) };
+        self.write_one(id, &pending, None).await
+    }
+
+    async fn acknowledge_all(&mut self, id: u64) -> Verdict {
+        let pending = self.job()?.pending.get(&id).cloned();
+        let Some(pending) = pending else { return Ok(()) };
+        self.acknowledge_one(id, &pending, None).await
+    }
+
     fn any_pending(&mut self) -> Verdict<(u64, Pending)> {
         let pending: Vec<(u64, Pending)> =
             self.job()?.pending.iter().map(|(id, pending)| (*id, pending.clone())).collect();
@@ -158,21 +198,25 @@ impl History {
     }
 
     pub(super) async fn write(&mut self) -> Verdict {
-        let at = self.world.current;
         let (id, pending) = self.any_pending()?;
         let subtasks = self.job()?.settings.subtasks;
         let one = self.random.below(3) == 0;
         let subtask = one.then(|| self.random.below(subtasks));
+        self.write_one(id, &pending, subtask).await
+    }
+
+    async fn write_one(&mut self, id: u64, pending: &Pending, subtask: Option<u32>) -> Verdict {
+        let at = self.world.current;
+        let subtasks = self.job()?.settings.subtasks;
         let wanted: Vec<u32> = subtask.map_or_else(|| (0..subtasks).collect(), |subtask| vec![subtask]);
         let again = wanted.iter().all(|subtask| pending.written.contains(subtask));
-        let command = subtask.map_or_else(
-            || format!("write chk-{id}"),
-            |subtask| format!("write chk-{id} subtask={subtask}"),
-        );
+        let command = subtask
+            .map_or_else(|| format!("write chk-{id}"), |subtask| format!("write chk-{id} subtask={subtask}"));
         let errors: &[&str] = if again || pending.stuck { &["invalid-argument"] } else { &[] };
         let stalled = self.stage.faults().stalled();
         self.run(&command, errors).await?;
-        let stuck = self.stage.faults().stalled() > stalled;
+        // A coordinator that was replaced has given everything up.
+        let stuck = self.stage.faults().stalled() > stalled || self.world.replaced(self.job_at(at)?);
         if let Some(pending) = self.job_at_mut(at)?.pending.get_mut(&id) {
             pending.stuck |= stuck;
             if !pending.stuck {
@@ -183,26 +227,33 @@ impl History {
     }
 
     pub(super) async fn acknowledge(&mut self) -> Verdict {
-        let at = self.world.current;
         let (id, pending) = self.any_pending()?;
         let subtasks = self.job()?.settings.subtasks;
-        let left: Vec<u32> = (0..subtasks).filter(|subtask| !pending.acknowledged.contains(subtask)).collect();
+        let left: Vec<u32> =
+            (0..subtasks).filter(|subtask| !pending.acknowledged.contains(subtask)).collect();
         let ready: Vec<u32> =
             left.iter().filter(|subtask| pending.written.contains(*subtask)).copied().collect();
         let all = !ready.is_empty() && ready.len() == left.len() && self.random.below(2) == 0;
         let drawn = self.random.below(subtasks);
         let subtask = if all { None } else { Some(ready.first().copied().unwrap_or(drawn)) };
-        let early = ready.is_empty();
-        let command = subtask.map_or_else(
-            || format!("ack chk-{id}"),
-            |subtask| format!("ack chk-{id} subtask={subtask}"),
-        );
+        self.acknowledge_one(id, &pending, subtask).await
+    }
+
+    async fn acknowledge_one(&mut self, id: u64, pending: &Pending, subtask: Option<u32>) -> Verdict {
+        let at = self.world.current;
+        let subtasks = self.job()?.settings.subtasks;
+        let written =
+            |subtask: u32| pending.written.contains(&subtask) && !pending.acknowledged.contains(&subtask);
+        let early = !subtask.map_or_else(|| (0..subtasks).any(written), written);
+        let command = subtask
+            .map_or_else(|| format!("ack chk-{id}"), |subtask| format!("ack chk-{id} subtask={subtask}"));
         let waits = (!early || pending.stuck) && self.wait(Waiting::Acknowledge { id, subtask })?;
         if early && !pending.stuck && self.job()?.held.is_some() {
             // It would fail only when the coordinator goes on.
             return Ok(());
         }
-        let errors: &[&str] = if early || pending.stuck { &["invalid-argument"] } else { &[] };
+        let unwritten = subtask.is_none() && pending.written.len() < subtasks as usize;
+        let errors: &[&str] = if early || unwritten || pending.stuck { &["invalid-argument"] } else { &[] };
         let stalled = self.stage.faults().stalled();
         let rest = self.run(&command, errors).await?;
         ensure(rest.is_empty(), || format!("`{command}` printed `{rest:?}`"))?;
@@ -217,8 +268,9 @@ impl History {
     /// What a checkpoint that has just completed wrote.
     async fn stat(&mut self, at: usize, id: u64) -> Verdict {
         let directory = self.world.directories.get(&self.job_at(at)?.directory);
-        let kept = directory
-            .is_some_and(|directory| directory.own.contains_key(&id) || directory.savepoints.contains_key(&id));
+        let kept = directory.is_some_and(|directory| {
+            directory.own.contains_key(&id) || directory.savepoints.contains_key(&id)
+        });
         if !kept || !self.expected.contains_key(&(at, id)) {
             return Ok(());
         }
@@ -229,7 +281,8 @@ impl History {
     fn check_stat(&mut self, at: usize, id: u64, line: &str) -> Verdict {
         let number = |name: &str| {
             let word = line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-            word.and_then(|word| word.parse::<u64>().ok()).ok_or_else(|| Breach(format!("`{line}` has no {name}")))
+            word.and_then(|word| word.parse::<u64>().ok())
+                .ok_or_else(|| Breach(format!("`{line}` has no {name}")))
         };
         let (puts, tombstones, clears) = (number("puts")?, number("tombstones")?, number("clears")?);
         let rewritten = number("rewritten")?;
@@ -251,7 +304,9 @@ impl History {
             format!("`{line}`: at most {} tombstones are needed", bound.tombstones)
         })?;
         let clears_max = bound.scopes_cleared * u64::from(job.settings.subtasks);
-        ensure(!exact || clears <= clears_max, || format!("`{line}`: at most {clears_max} clears are needed"))?;
+        ensure(!exact || clears <= clears_max, || {
+            format!("`{line}`: at most {clears_max} clears are needed")
+        })?;
         let reached = [
             (rewritten > 0, Situation::Rewrite),
             (tombstones > 0, Situation::Tombstone),
@@ -299,10 +354,12 @@ impl History {
     pub(super) async fn foreign(&mut self) -> Verdict {
         let job = self.job()?;
         let sender = self.world.jobs.iter().find_map(|other| {
-            let older = other.directory == job.directory && other.generation < job.generation && other.running;
+            let older =
+                other.directory == job.directory && other.generation < job.generation && other.running;
             let pending = other.pending.iter().rev().find(|(_, pending)| !pending.written.is_empty());
             older.then_some(())?;
-            pending.map(|(id, pending)| (other.name.clone(), *id, pending.written.first().copied().unwrap_or(0)))
+            pending
+                .map(|(id, pending)| (other.name.clone(), *id, pending.written.first().copied().unwrap_or(0)))
         });
         let Some((sender, id, subtask)) = sender else { return Ok(()) };
         self.reach(Situation::ForeignMessage);
@@ -320,7 +377,9 @@ impl History {
         let job = self.job()?;
         let directory = job.directory.clone();
         let savepoints = self.world.directories.get(&directory).map(|found| found.savepoints.clone());
-        let Some(id) = savepoints.and_then(|savepoints| savepoints.keys().next().copied()) else { return Ok(()) };
+        let Some(id) = savepoints.and_then(|savepoints| savepoints.keys().next().copied()) else {
+            return Ok(());
+        };
         if job.held.is_some() {
             return Ok(());
         }
@@ -328,7 +387,9 @@ impl History {
         self.sync(&directory, Cause::Delete(id)).await?;
         let deleted =
             !self.world.directories.get(&directory).is_some_and(|found| found.savepoints.contains_key(&id));
-        ensure(deleted || !printed.is_empty() || self.world.faulty, || format!("savepoint chk-{id} was not deleted"))?;
+        ensure(deleted || !printed.is_empty() || self.world.faulty, || {
+            format!("savepoint chk-{id} was not deleted")
+        })?;
         let errors: &[&str] = if self.world.faulty { &["not-found"] } else { &[] };
         self.judge(at, &printed, errors).await.map(|_| ())
     }

@@ -19,9 +19,11 @@ impl History {
             words.get(drawn).copied().unwrap_or("put")
         };
         let publish = self.random.below(2) == 0;
-        let operation = if publish { "put" } else { pick(&mut self.random, &["put", "put", "get", "delete", "list"]) };
+        let operation =
+            if publish { "put" } else { pick(&mut self.random, &["put", "put", "get", "delete", "list"]) };
         let modes = ["before", "after", "after", "cut", "hang"];
-        let mode = pick(&mut self.random, if publish { &["before", "after", "after", "hang"] } else { &modes });
+        let mode =
+            pick(&mut self.random, if publish { &["before", "after", "after", "hang"] } else { &modes });
         let object = if publish { "publish" } else { pick(&mut self.random, &["data", "any", "publish"]) };
         // A store that creates an object creates all of it: half a member of the sequence is damage, not a fault.
         let object = if operation == "put" && mode == "cut" { "data" } else { object };
@@ -119,7 +121,8 @@ impl History {
 
     pub(super) async fn verify(&mut self) -> Verdict {
         let directory = self.job()?.directory.clone();
-        let published = self.world.directories.get(&directory).map(|found| found.published()).unwrap_or_default();
+        let published =
+            self.world.directories.get(&directory).map(|found| found.published()).unwrap_or_default();
         let drawn = self.random.below(u32::try_from(published.len()).unwrap_or(1).max(1)) as usize;
         match published.iter().nth(drawn) {
             Some((id, image)) => self.check_verify(*id, image.len()).await,
