@@ -175,6 +175,7 @@ impl<B: Backend> Job<B> {
                 other => drop(other?),
             }
         }
+        self.coordinator.forget_acknowledged();
         match self.run_deletions().await {
             Err(error) if error.kind() == ErrorKind::Fenced => Ok(()),
             Err(error) => Err(error),
