@@ -143,6 +143,27 @@ fn get_plain<T: Kind>(bencher: Bencher<'_, '_>) {
     });
 }
 
+/// Each look-up needs the answer of the one before, so that latency is measured and not how many can overlap.
+#[divan::bench(sample_count = 300)]
+fn get_chained_heap(bencher: Bencher<'_, '_>) {
+    let (backend, state) = heap::<Numbers>();
+    bench(bencher, &keys::<Numbers>(), |keys| {
+        let map = backend.state(state).expect("our state");
+        let last = keys.iter().fold(0, |last, key| map.get(&(scattered(key ^ last))).copied().unwrap_or_default());
+        divan::black_box(last);
+    });
+}
+
+/// The same on a plain map.
+#[divan::bench(sample_count = 300)]
+fn get_chained_plain(bencher: Bencher<'_, '_>) {
+    let map = plain::<Numbers>();
+    bench(bencher, &keys::<Numbers>(), |keys| {
+        let last = keys.iter().fold(0, |last, key| map.get(&(scattered(key ^ last))).copied().unwrap_or_default());
+        divan::black_box(last);
+    });
+}
+
 #[divan::bench(types = [Numbers, Hundred, Texts], sample_count = 300)]
 fn update_heap<T: Kind>(bencher: Bencher<'_, '_>) {
     let (mut backend, state) = heap::<T>();

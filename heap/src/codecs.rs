@@ -12,7 +12,7 @@ use lowtide_format::{
 };
 
 /// xxh3-64 of no bytes: the hash of the void namespace.
-const VOID_HASH: u64 = 0x2d06_8005_38d3_94c2;
+pub(crate) const VOID_HASH: u64 = 0x2d06_8005_38d3_94c2;
 
 /// The hash by which a piece and a bucket are found. The key group follows from the key's hash alone.
 ///

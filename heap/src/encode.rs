@@ -107,6 +107,17 @@ impl<'a, K, N, V> Encoder<'a, K, N, V> {
 
     /// Writes an entry.
     pub(crate) fn put(&mut self, slot: Named<'_, K, N>, value: &V, age: Age) -> Result<(), HeapError> {
+        self.put_if(slot, value, age, |_| true).map(|_| ())
+    }
+
+    /// Writes an entry if `fits` says so of its record's length in bytes; returns whether it did.
+    pub(crate) fn put_if(
+        &mut self,
+        slot: Named<'_, K, N>,
+        value: &V,
+        age: Age,
+        fits: impl FnOnce(u64) -> bool,
+    ) -> Result<bool, HeapError> {
         let (key_end, namespace_end) = self.name_of(slot.key, slot.namespace)?;
         let encoded = self.codecs.encode_value(value, &mut self.scratch);
         self.fail("a value", encoded)?;
@@ -115,7 +126,7 @@ impl<'a, K, N, V> Encoder<'a, K, N, V> {
         let born = self.id(1, age.born).min(version);
         let (name, value) = self.scratch.split_at(namespace_end);
         let (key, namespace) = name.split_at(key_end);
-        let pushed = self.run.push(RecordRef::Put { key, namespace, value, version, born });
+        let pushed = self.run.push_if(RecordRef::Put { key, namespace, value, version, born }, fits);
         self.fail("a put", pushed)
     }
 

@@ -36,16 +36,6 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The shard of a key; `None` if its key group is not ours.
-    #[inline]
-    pub(crate) fn shard_of(self, key_hash: u64) -> Option<usize> {
-        let count = u64::from(self.count.get());
-        // A mask where that is the same: a division costs more than the rest of the look-up's arithmetic.
-        let group = if count.is_power_of_two() { key_hash & (count - 1) } else { key_hash % count };
-        let shard = group.checked_sub(u64::from(self.range.start().0))?;
-        (shard < u64::from(self.range.len())).then_some(shard as usize)
-    }
-
     /// Into how many parts the shards are cut.
     pub(crate) fn parts(self) -> usize {
         (self.range.len() as usize).min(PARTS_MAX)
@@ -70,6 +60,9 @@ pub(crate) struct StateMap<K, N, V> {
     descriptor: Arc<StateDescriptor>,
     codecs: Arc<dyn StateCodecs<K, N, V>>,
     layout: Layout,
+    /// The number of key groups less one, if that is a mask, or 0.
+    group_mask: u64,
+    first_group: u64,
     shards: Vec<Shard<K, N, V>>,
     listings: Arc<[Arc<Listing<K, N, V>>]>,
     origins: Ledger,
@@ -91,12 +84,16 @@ impl<K, N, V> StateMap<K, N, V> {
         codecs: Arc<dyn StateCodecs<K, N, V>>,
         layout: Layout,
     ) -> Self {
-        let shards: Vec<Shard<K, N, V>> = (0..layout.range.len()).map(|_| Shard::new()).collect();
+        let shards: Vec<Shard<K, N, V>> =
+            (0..layout.range.len() as usize).map(|shard| Shard::new(layout.part_of(shard))).collect();
+        let groups = u64::from(layout.count.get());
         let listings = shards.iter().map(|shard| Arc::clone(shard.listing())).collect();
         Self {
             descriptor,
             codecs,
             layout,
+            group_mask: if groups.is_power_of_two() { groups - 1 } else { 0 },
+            first_group: u64::from(layout.range.start().0),
             shards,
             listings,
             origins: Ledger::new(Origins::new(layout.parts())),
@@ -122,11 +119,22 @@ impl<K, N, V> StateMap<K, N, V> {
         self.len
     }
 
-    /// The place of a key; `None` if its key group is not ours.
+    /// The place of a key; there is nothing at it if its key group is not ours.
     #[inline]
-    pub(crate) fn place(&self, key_hash: u64, namespace_hash: u64) -> Option<Place> {
-        let shard = self.layout.shard_of(key_hash)?;
-        Some(Place { shard, hash: place_hash(key_hash, namespace_hash) })
+    pub(crate) fn place(&self, key_hash: u64, namespace_hash: u64) -> Place {
+        // A mask where that is the same: a division costs more than the rest of the look-up's arithmetic.
+        let group = match self.group_mask {
+            0 => key_hash % u64::from(self.layout.count.get()),
+            mask => key_hash & mask,
+        };
+        let shard = group.wrapping_sub(self.first_group) as usize;
+        Place { shard, hash: place_hash(key_hash, namespace_hash) }
+    }
+
+    /// Whether the key group of a place is ours.
+    #[inline]
+    pub(crate) fn holds(&self, place: Place) -> bool {
+        place.shard < self.shards.len()
     }
 
     #[inline]

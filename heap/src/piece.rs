@@ -31,7 +31,7 @@ pub(crate) use rebuild::{DIRECTORY_SHIFT, Rebuild, carry};
 
 /// A piece of this many buckets is split rather than grown.
 #[cfg(not(test))]
-pub(crate) const PIECE_BUCKETS: usize = 2048;
+pub(crate) const PIECE_BUCKETS: usize = 4096;
 #[cfg(test)]
 pub(crate) const PIECE_BUCKETS: usize = 32;
 
@@ -74,15 +74,18 @@ pub(crate) struct Labelling<'a> {
     pub(crate) part: Part,
 }
 
-/// One table and what stands beside it.
+/// One table and what stands beside it. What reads and most writes need lies in one cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Piece<K, N, V> {
     table: HashTable<Slot<K, N, V>>,
-    labels: Vec<Label>,
-    born: Vec<Epoch>,
     /// Buckets changed in `interval`.
     dirty: Bitmap,
     interval: Epoch,
+    /// How many bits of the hash all keys here share.
+    depth: u32,
+    labels: Vec<Label>,
+    born: Vec<Epoch>,
     /// Buckets changed up to an epoch, and after the one before.
     older: SmallVec<[(Epoch, Bitmap); 1]>,
     removals: RemovalLog<K, N>,
@@ -90,8 +93,6 @@ pub(crate) struct Piece<K, N, V> {
     marks: Marks,
     /// Counts rebuilds, after which buckets have other numbers.
     rebuilds: u32,
-    /// How many bits of the hash all keys here share.
-    depth: u32,
 }
 
 /// The bits of a hash that the table uses: others than the key group and the directory of the shard.

@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 use crate::bitmap::Bitmap;
 use crate::epochs::Epoch;
 use crate::handover::{Owner, Reader, Stamp};
+use crate::origins::Part;
 use crate::owed::Gate;
 use crate::piece::{PIECE_BUCKETS, Piece, Rebuild, Slot};
 use crate::turn::Turn;
@@ -196,11 +197,19 @@ pub(crate) struct Shard<K, N, V> {
     directory: Vec<u32>,
     pieces: Vec<PieceOwner<K, N, V>>,
     listing: Arc<Listing<K, N, V>>,
+    part: Part,
 }
 
 impl<K, N, V> Shard<K, N, V> {
-    pub(crate) fn new() -> Self {
-        Self { directory: Vec::new(), pieces: Vec::new(), listing: Arc::default() }
+    /// An empty shard of a part of the key groups.
+    pub(crate) fn new(part: Part) -> Self {
+        Self { directory: Vec::new(), pieces: Vec::new(), listing: Arc::default(), part }
+    }
+
+    /// The part of the key groups that it belongs to.
+    #[inline]
+    pub(crate) fn part(&self) -> Part {
+        self.part
     }
 
     pub(crate) fn listing(&self) -> &Arc<Listing<K, N, V>> {

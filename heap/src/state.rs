@@ -2,11 +2,13 @@
 //!
 //! Owns: nothing; translates keys and namespaces into places. Does not own: entries and marks (`map`).
 
+use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
 
 use lowtide_format::{Key, KeyGroupRange, Lookup, Namespace, Value, key_group};
 
+use crate::codecs::VOID_HASH;
 use crate::error::HeapError;
 use crate::map::{Place, StateMap};
 use crate::piece::Slot;
@@ -72,12 +74,19 @@ fn entry_of<K, N, V>(slot: &Slot<K, N, V>) -> EntryRef<'_, K, N, V> {
     EntryRef { key: &slot.key, namespace: &slot.namespace, value: &slot.value }
 }
 
+/// The hash of a namespace; that of the void one is known.
+#[inline]
+fn namespace_hash<N: Namespace>(namespace: &N) -> u64 {
+    if TypeId::of::<N>() == TypeId::of::<()>() { VOID_HASH } else { namespace.key_hash() }
+}
+
+#[inline]
 fn find_in<'a, K: Key, N: Namespace, V: Value, Q: Lookup<K> + ?Sized>(
     map: &'a StateMap<K, N, V>,
     key: &Q,
     namespace: &N,
 ) -> Option<&'a V> {
-    let place = map.place(key.lookup_hash(), namespace.key_hash())?;
+    let place = map.place(key.lookup_hash(), namespace_hash(namespace));
     map.find(place, |slot| key.equals(&slot.key) && slot.namespace == *namespace).map(|slot| &slot.value)
 }
 
@@ -166,7 +175,8 @@ impl<'a, K: Key, N: Namespace, V: Value> StateMut<'a, K, N, V> {
 
     #[inline]
     fn place_of(&self, key_hash: u64, namespace: &N) -> Result<Place, HeapError> {
-        self.map.place(key_hash, namespace.key_hash()).ok_or_else(|| self.foreign(key_hash))
+        let place = self.map.place(key_hash, namespace_hash(namespace));
+        if self.map.holds(place) { Ok(place) } else { Err(self.foreign(key_hash)) }
     }
 
     #[cold]
@@ -208,21 +218,21 @@ impl<'a, K: Key, N: Namespace, V: Value> StateMut<'a, K, N, V> {
         key: &Q,
         change: impl FnOnce(&mut V),
     ) -> bool {
-        let Some(place) = self.map.place(key.lookup_hash(), namespace.key_hash()) else { return false };
+        let place = self.map.place(key.lookup_hash(), namespace_hash(namespace));
         let is_it = |slot: &Slot<K, N, V>| key.equals(&slot.key) && slot.namespace == *namespace;
         self.map.update(place, is_it, self.turn, change).is_some()
     }
 
     /// Removes a key and returns its value, cloned if an open snapshot wants it.
     pub fn remove_in<Q: Lookup<K> + ?Sized>(&mut self, namespace: &N, key: &Q) -> Option<V> {
-        let place = self.map.place(key.lookup_hash(), namespace.key_hash())?;
+        let place = self.map.place(key.lookup_hash(), namespace_hash(namespace));
         let is_it = |slot: &Slot<K, N, V>| key.equals(&slot.key) && slot.namespace == *namespace;
         self.map.remove(place, is_it, self.turn)
     }
 
     /// Removes a key; tells whether it was there. Never clones a value.
     pub fn delete_in<Q: Lookup<K> + ?Sized>(&mut self, namespace: &N, key: &Q) -> bool {
-        let Some(place) = self.map.place(key.lookup_hash(), namespace.key_hash()) else { return false };
+        let place = self.map.place(key.lookup_hash(), namespace_hash(namespace));
         let is_it = |slot: &Slot<K, N, V>| key.equals(&slot.key) && slot.namespace == *namespace;
         self.map.delete(place, is_it, self.turn)
     }

@@ -149,9 +149,10 @@ where
     /// Opens a piece for a change.
     #[inline]
     fn change<'a>(&'a mut self, place: Place, at: usize, turn: &'a Turn) -> Option<Change<'a, K, N, V>> {
-        let part = self.layout.part_of(place.shard);
         let site = Site { shard: place.shard, counters: &turn.counters };
-        let (owner, listing) = self.shards.get_mut(place.shard)?.owner_mut(at)?;
+        let shard = self.shards.get_mut(place.shard)?;
+        let part = shard.part();
+        let (owner, listing) = shard.owner_mut(at)?;
         let origins = self.origins.open(&self.rewrites);
         let mut accounts = Accounts { turn, origins, rewrites: &mut self.rewrites, part };
         if owner.is_free(&turn.clock) {
@@ -224,7 +225,16 @@ where
         turn: &Turn,
         change: impl FnOnce(&mut V) -> R,
     ) -> Option<R> {
-        let (at, bucket) = self.locate(place, is_it)?;
+        let shard = self.shards.get_mut(place.shard)?;
+        let (at, part) = (shard.index_of(place.hash)?, shard.part());
+        let (owner, _) = shard.owner_mut(at)?;
+        if let Some(piece) = owner.write(&turn.clock) {
+            let bucket = piece.find_bucket(place.hash, is_it)?;
+            let origins = self.origins.open(&self.rewrites);
+            piece.mark(bucket, &mut Accounts { turn, origins, rewrites: &mut self.rewrites, part });
+            return piece.slot_mut(bucket).map(|slot| change(&mut slot.value));
+        }
+        let bucket = owner.read().find_bucket(place.hash, is_it)?;
         self.change(place, at, turn)?.update(bucket, change)
     }
 

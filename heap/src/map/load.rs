@@ -51,9 +51,10 @@ where
                 problem: "a key lies in another key group than its own",
             });
         }
-        let Some(place) = self.place(key_hash, self.codecs.namespace_hash(&namespace)) else {
+        let place = self.place(key_hash, self.codecs.namespace_hash(&namespace));
+        if !self.holds(place) {
             return Ok(false);
-        };
+        }
         if self.find(place, |it| it.key == key && it.namespace == namespace).is_some() {
             return Ok(false);
         }

@@ -61,20 +61,24 @@ impl Budget {
         Self { left: AtomicU64::new(bytes), left_of_last: AtomicU64::new(of_last) }
     }
 
-    fn allows(&self, is_last: bool) -> bool {
-        let left = self.left.load(Ordering::Relaxed);
-        left > 0 && (!is_last || self.left_of_last.load(Ordering::Relaxed) > 0)
+    fn is_spent(&self, is_last: bool) -> bool {
+        let spent = |left: &AtomicU64| left.load(Ordering::Relaxed) == 0;
+        spent(&self.left) || (is_last && spent(&self.left_of_last))
     }
 
-    fn spend(&self, bytes: u64, is_last: bool) {
-        let spend = |left: &AtomicU64| {
-            let _ = left
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(bytes)));
+    /// Takes so many bytes, if they are left: the budget is never exceeded, not even by one record.
+    fn take(&self, bytes: u64, is_last: bool) -> bool {
+        let take = |left: &AtomicU64| {
+            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
         };
-        spend(&self.left);
-        if is_last {
-            spend(&self.left_of_last);
+        if !take(&self.left) {
+            return false;
         }
+        let taken = !is_last || take(&self.left_of_last);
+        if !taken {
+            self.left.fetch_add(bytes, Ordering::Relaxed);
+        }
+        taken
     }
 }
 
@@ -287,13 +291,13 @@ impl<K, N, V> FrozenMap<K, N, V> {
                 continue;
             }
             let last = wanted + 1 == pass.victims;
-            if marks.contains(&pass.epoch) || !pass.budget.allows(last) {
+            if marks.contains(&pass.epoch) || pass.budget.is_spent(last) {
                 continue;
             }
             let age = Age { version: piece.version(bucket, view, gate.marks()), born: piece.born(bucket) };
-            let before = encoder.run.len();
-            encoder.put(Named::of(slot), &slot.value, age)?;
-            pass.budget.spend((encoder.run.len() - before) as u64, last);
+            if !encoder.put_if(Named::of(slot), &slot.value, age, |bytes| pass.budget.take(bytes, last))? {
+                continue;
+            }
             gate.mark(pass.epoch, bucket);
             *search.done.again.entry(source).or_default() += 1;
             left -= 1;
