@@ -46,8 +46,11 @@ pub enum Start {
         /// The checkpoint or savepoint.
         from: PublishedCheckpoint,
         /// With a claim the directory is the checkpoint's own, and later checkpoints in it are abandoned; without, it
-        /// must hold neither checkpoints nor savepoints.
+        /// must hold neither checkpoints nor savepoints, unless forced.
         claim: Claim,
+        /// Start without a claim although the directory holds checkpoints or savepoints. They are neither owned nor
+        /// deleted.
+        force: bool,
     },
 }
 
@@ -81,7 +84,7 @@ impl Coordinator {
     ///
     /// # Errors
     ///
-    /// `not-empty` for a fresh start, unless forced, or a restore without claim where there are checkpoints or
+    /// `not-empty` for a fresh start or a restore without claim, unless forced, where there are checkpoints or
     /// savepoints; `not-found` if there is nothing to recover or to claim; `store` if that could not be found out;
     /// `corrupt` and `incompatible` for a sequence that cannot be read; `invalid-argument` for settings without sense.
     pub async fn start(
@@ -192,13 +195,13 @@ fn decide(start: &Start, head: Option<&SequenceMember>) -> Result<TakeOver> {
         Start::Fresh { .. } => Ok(take_over(disowned(before))),
         Start::Recover if head.is_none() => Err(Error::not_found("there is no job in the directory")),
         Start::Recover => Ok(take_over(before)),
-        Start::Restore { claim: Claim::NoClaim, .. } if holds => Err(not_empty()),
-        Start::Restore { from, claim: Claim::NoClaim } => {
+        Start::Restore { claim: Claim::NoClaim, force: false, .. } if holds => Err(not_empty()),
+        Start::Restore { from, claim: Claim::NoClaim, .. } => {
             let location = from.location().to_owned();
             let restored_from = RestoredFrom { location, checkpoint: from.id(), claimed: false };
             Ok(take_over(Truth { restored_from: Some(restored_from), ..disowned(before) }))
         }
-        Start::Restore { from, claim: Claim::Claim } => claimed(before, from.id(), from.location()),
+        Start::Restore { from, claim: Claim::Claim, .. } => claimed(before, from.id(), from.location()),
     }
 }
 

@@ -77,7 +77,7 @@ impl World {
     pub(super) async fn restore(&self, options: CoordinatorOptions, from: u64, claim: Claim) -> Result<Job> {
         let published = read_published(&self.store).await.unwrap();
         let from = published.get(id(from)).unwrap().clone();
-        self.start(options, Start::Restore { from, claim }).await
+        self.start(options, Start::Restore { from, claim, force: false }).await
     }
 
     pub(super) fn fail(&self, operation: FaultOperation, class: FaultClass, mode: FaultMode, times: u64) {

@@ -47,6 +47,9 @@ pub struct RestoreFrom {
     pub claim: Claim,
     /// What to do if it is damaged.
     pub on_damage: OnDamage,
+    /// Start without a claim although the job's own directory holds checkpoints or savepoints. They are neither owned
+    /// nor deleted, and ids go on.
+    pub force: bool,
     /// Told how far the restore is.
     pub progress: Option<ProgressSink>,
 }
@@ -60,6 +63,7 @@ impl RestoreFrom {
             checkpoint: None,
             claim: Claim::NoClaim,
             on_damage: OnDamage::Refuse,
+            force: false,
             progress: None,
         }
     }
@@ -173,7 +177,7 @@ impl<B: Backend> JobBuilder<B> {
     /// # Errors
     ///
     /// `not-found` if there is no such checkpoint; `missing`, `corrupt` and `incompatible` naming the object;
-    /// `not-empty` if the own directory of a job that does not claim holds checkpoints; `store`.
+    /// `not-empty` if the own directory of a job that does not claim holds checkpoints, unless forced; `store`.
     pub async fn restore(mut self, store: &Store, from: RestoreFrom) -> Result<Job<B>> {
         let source = sub_directory(store, &from.directory)?;
         let routing = Routing::even(self.options.subtasks, self.options.key_group_count()?)?;
@@ -186,7 +190,7 @@ impl<B: Backend> JobBuilder<B> {
             self.directory = from.directory;
         }
         let id = restored.from.id();
-        let start = Start::Restore { from: restored.from, claim: from.claim };
+        let start = Start::Restore { from: restored.from, claim: from.claim, force: from.force };
         let (coordinator, _) = self.start_coordinator(&target, &routing, start).await?;
         let mut job = self.assemble(target, routing, restored.backends, coordinator);
         job.restored = Some(id);

@@ -289,7 +289,9 @@ impl History {
         self.prepare_zombie().await;
         let published = read_published(&self.world.inner).await.unwrap();
         let start = match published.checkpoints.first() {
-            Some(oldest) if claim => Start::Restore { from: oldest.clone(), claim: Claim::Claim },
+            Some(oldest) if claim => {
+                Start::Restore { from: oldest.clone(), claim: Claim::Claim, force: false }
+            }
             _ => Start::Recover,
         };
         let mut options = self.options.clone();

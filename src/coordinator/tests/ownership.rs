@@ -119,7 +119,7 @@ async fn without_a_claim_every_checkpoint_is_full_until_the_first_completes_also
     job.checkpoint(CheckpointKind::Checkpoint).await.unwrap();
     let before = source.objects(ObjectClass::Data).await;
     let from = read_published(&source.store).await.unwrap().latest().unwrap().clone();
-    let start = Start::Restore { from, claim: Claim::NoClaim };
+    let start = Start::Restore { from, claim: Claim::NoClaim, force: false };
     let mut job = world.start(options(1, 1), start).await.unwrap();
     let second = job.trigger(CheckpointKind::Checkpoint);
     assert_eq!((second.id, second.kind, second.base()), (id(2), CheckpointKind::Full, None));

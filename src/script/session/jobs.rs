@@ -53,6 +53,7 @@ impl Session {
             checkpoint: from.id,
             claim: if from.claim { Claim::Claim } else { Claim::NoClaim },
             on_damage: if from.fallback { OnDamage::FallBack } else { OnDamage::Refuse },
+            force: words.force,
             ..RestoreFrom::latest(&source_directory)
         });
         let Some(job) = self.launch(name, directory, words, origin).await? else { return Ok(()) };

@@ -512,6 +512,7 @@ impl World {
             checkpoint: Some(id),
             claim,
             on_damage: OnDamage::Refuse,
+            force: false,
             progress: None,
         };
         let name = format!("j{}", self.directories);
