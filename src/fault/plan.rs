@@ -32,9 +32,10 @@ pub enum FaultMode {
     Before,
     /// It happens, and then reports a failure.
     After,
-    /// Its body is cut in half: a put leaves the first half under the name and fails, a get returns
-    /// the first half as if that were all, a listing ends half-way with an error. A delete has no
-    /// body and fails as by [`FaultMode::Before`].
+    /// Its body is cut in half: a put leaves the first half under the name and fails, or nothing if
+    /// it creates on condition, which stores do whole or not at all; a get returns the first half as
+    /// if that were all, a listing ends half-way with an error. A delete has no body and fails as
+    /// by [`FaultMode::Before`].
     Cut,
     /// It does not happen and never returns.
     Hang,

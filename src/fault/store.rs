@@ -11,7 +11,7 @@ use lowtide_format::ObjectClass;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
 use super::plan::{FaultClass, FaultMode, FaultOperation, Faults, Opened};
@@ -111,11 +111,13 @@ impl ObjectStore for FaultStore {
                 self.inner.put_opts(location, payload, opts).await?;
                 lost_reply(&self.faults, location).await
             }
-            Some(FaultMode::Cut) => {
+            // A store that creates on condition takes a body whole or not at all.
+            Some(FaultMode::Cut) if matches!(opts.mode, PutMode::Overwrite) => {
                 let cut = half(&Bytes::from(payload));
                 self.inner.put_opts(location, cut.into(), opts).await?;
                 Err(failure("the body is cut", location))
             }
+            Some(FaultMode::Cut) => Err(failure("the body is cut, and refused", location)),
             Some(_) => Err(failure("it did not happen", location)),
         }
     }

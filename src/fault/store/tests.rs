@@ -73,6 +73,19 @@ fn a_plan_for_the_publish_lets_data_pass() {
 }
 
 #[test]
+fn a_cut_body_of_a_conditional_create_leaves_nothing() {
+    block_on(async {
+        let store = store();
+        let create = || PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        store.faults().plan(plan(FaultOperation::Put, FaultMode::Cut, 1, 1));
+        assert!(store.put_opts(&data(1), "halves".into(), create()).await.is_err());
+        assert_eq!(there(&store, &data(1)).await, None);
+        store.put_opts(&data(1), "whole".into(), create()).await.unwrap();
+        assert_eq!(there(&store, &data(1)).await, Some(Bytes::from_static(b"whole")));
+    });
+}
+
+#[test]
 fn a_cut_get_hands_out_half_without_an_error_and_the_next_one_all() {
     block_on(async {
         let store = store();
