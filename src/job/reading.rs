@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lowtide_format::{CheckpointId, FileKind, FormatError, KeyGroupSet, Manifest, RecordRef, SegmentReader};
+use lowtide_format::{
+    CheckpointId, FileKind, FormatError, KeyGroupSet, Manifest, RecordRef, SegmentReader, Store,
+};
 
 use super::Job;
 use crate::backend::Backend;
@@ -61,11 +63,7 @@ impl<B: Backend> Job<B> {
     ///
     /// `not-found` if it is not, or no longer; as [`PublishedCheckpoint::manifest`].
     pub async fn manifest(&self, id: CheckpointId) -> Result<Manifest> {
-        let published = read_published(&self.store).await?;
-        let found = published
-            .get(id)
-            .ok_or_else(|| Error::not_found(format!("{id} is not a completed checkpoint that is kept")))?;
-        found.manifest(&self.store).await
+        read_manifest(&self.store, id).await
     }
 
     /// What a completed checkpoint or savepoint wrote and lists.
@@ -76,53 +74,7 @@ impl<B: Backend> Job<B> {
     ///
     /// As [`Job::manifest`].
     pub async fn stat(&self, id: CheckpointId) -> Result<CheckpointStat> {
-        let manifest = Arc::new(self.manifest(id).await?);
-        let rewritten = match self.rewritten.get(&id) {
-            Some(rewritten) => *rewritten,
-            None => self.count_rewritten(&manifest).await?,
-        };
-        let own = manifest.files.iter().filter(|file| file.checkpoint == id).filter_map(|file| file.records);
-        let mut stat = CheckpointStat {
-            id,
-            base: manifest.base,
-            puts: 0,
-            tombstones: 0,
-            clears: 0,
-            rewritten,
-            files: manifest.files.len() as u64,
-        };
-        for records in own {
-            stat.puts += records.totals.puts;
-            stat.tombstones += records.totals.tombstones;
-            stat.clears += records.clears;
-        }
-        Ok(stat)
-    }
-
-    /// Puts in the checkpoint's own segments whose version is not newer than the base.
-    ///
-    /// A full checkpoint and a savepoint write everything, changed or not, but rewrite nothing.
-    async fn count_rewritten(&self, manifest: &Arc<Manifest>) -> Result<u64> {
-        let Some(base) = manifest.base else { return Ok(0) };
-        let source =
-            RestoreSource::new(self.store.clone(), Arc::clone(manifest), ReadOptions::default(), None);
-        let groups = KeyGroupSet::from(manifest.key_groups.all());
-        let mut rewritten = 0;
-        for file in manifest.files.iter().filter(|file| file.checkpoint == manifest.checkpoint) {
-            let oldest = file.records.and_then(|records| records.totals.span).map(|span| span.oldest);
-            if file.entry.kind != FileKind::Segment || oldest.is_none_or(|oldest| oldest > base) {
-                continue;
-            }
-            let bytes = source.fetch_file(&file.entry).await?;
-            let reader = SegmentReader::open(&bytes, source.options().limits)?;
-            reader.visit(&bytes, &groups, |_, record| {
-                if let RecordRef::Put { version, .. } = record {
-                    rewritten += u64::from(version <= base);
-                }
-                Ok::<(), FormatError>(())
-            })?;
-        }
-        Ok(rewritten)
+        read_stat(&self.store, id, self.rewritten.get(&id).copied()).await
     }
 
     /// The checkpoints that wrote the segments a completed checkpoint lists, oldest first.
@@ -131,18 +83,85 @@ impl<B: Backend> Job<B> {
     ///
     /// As [`Job::manifest`]; `invalid-argument` on a backend without segments.
     pub async fn chain(&self, id: CheckpointId) -> Result<Vec<ChainLink>> {
-        let manifest = self.manifest(id).await?;
-        if manifest.files.iter().any(|file| file.entry.kind != FileKind::Segment) {
-            return Err(Error::invalid_argument(format!("{id} is of a backend without segments")));
-        }
-        let mut links: BTreeMap<CheckpointId, u64> = BTreeMap::new();
-        for element in manifest.subtasks.iter().flat_map(|part| &part.elements) {
-            if let Some(file) = manifest.file(element.file) {
-                *links.entry(file.checkpoint).or_default() +=
-                    element.live_puts + element.live_tombstones + element.live_clears;
-            }
-        }
-        let link = |(checkpoint, live_records)| ChainLink { checkpoint, live_records };
-        Ok(links.into_iter().map(link).collect())
+        read_chain(&self.store, id).await
     }
+}
+
+async fn read_manifest(directory: &Store, id: CheckpointId) -> Result<Manifest> {
+    let published = read_published(directory).await?;
+    let found = published
+        .get(id)
+        .ok_or_else(|| Error::not_found(format!("{id} is not a completed checkpoint that is kept")))?;
+    found.manifest(directory).await
+}
+
+/// As [`Job::stat`], whether a job runs on the directory or not; `rewritten` spares the count if it is known.
+pub(crate) async fn read_stat(
+    directory: &Store,
+    id: CheckpointId,
+    rewritten: Option<u64>,
+) -> Result<CheckpointStat> {
+    let manifest = Arc::new(read_manifest(directory, id).await?);
+    let rewritten = match rewritten {
+        Some(rewritten) => rewritten,
+        None => count_rewritten(directory, &manifest).await?,
+    };
+    let own = manifest.files.iter().filter(|file| file.checkpoint == id).filter_map(|file| file.records);
+    let mut stat = CheckpointStat {
+        id,
+        base: manifest.base,
+        puts: 0,
+        tombstones: 0,
+        clears: 0,
+        rewritten,
+        files: manifest.files.len() as u64,
+    };
+    for records in own {
+        stat.puts += records.totals.puts;
+        stat.tombstones += records.totals.tombstones;
+        stat.clears += records.clears;
+    }
+    Ok(stat)
+}
+
+/// Puts in the checkpoint's own segments whose version is not newer than the base.
+///
+/// A full checkpoint and a savepoint write everything, changed or not, but rewrite nothing.
+async fn count_rewritten(directory: &Store, manifest: &Arc<Manifest>) -> Result<u64> {
+    let Some(base) = manifest.base else { return Ok(0) };
+    let source = RestoreSource::new(directory.clone(), Arc::clone(manifest), ReadOptions::default(), None);
+    let groups = KeyGroupSet::from(manifest.key_groups.all());
+    let mut rewritten = 0;
+    for file in manifest.files.iter().filter(|file| file.checkpoint == manifest.checkpoint) {
+        let oldest = file.records.and_then(|records| records.totals.span).map(|span| span.oldest);
+        if file.entry.kind != FileKind::Segment || oldest.is_none_or(|oldest| oldest > base) {
+            continue;
+        }
+        let bytes = source.fetch_file(&file.entry).await?;
+        let reader = SegmentReader::open(&bytes, source.options().limits)?;
+        reader.visit(&bytes, &groups, |_, record| {
+            if let RecordRef::Put { version, .. } = record {
+                rewritten += u64::from(version <= base);
+            }
+            Ok::<(), FormatError>(())
+        })?;
+    }
+    Ok(rewritten)
+}
+
+/// As [`Job::chain`], whether a job runs on the directory or not.
+pub(crate) async fn read_chain(directory: &Store, id: CheckpointId) -> Result<Vec<ChainLink>> {
+    let manifest = read_manifest(directory, id).await?;
+    if manifest.files.iter().any(|file| file.entry.kind != FileKind::Segment) {
+        return Err(Error::invalid_argument(format!("{id} is of a backend without segments")));
+    }
+    let mut links: BTreeMap<CheckpointId, u64> = BTreeMap::new();
+    for element in manifest.subtasks.iter().flat_map(|part| &part.elements) {
+        if let Some(file) = manifest.file(element.file) {
+            *links.entry(file.checkpoint).or_default() +=
+                element.live_puts + element.live_tombstones + element.live_clears;
+        }
+    }
+    let link = |(checkpoint, live_records)| ChainLink { checkpoint, live_records };
+    Ok(links.into_iter().map(link).collect())
 }

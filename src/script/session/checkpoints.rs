@@ -5,7 +5,7 @@ use lowtide_format::{CheckpointId, CheckpointKind};
 use super::{Session, Slot};
 use crate::coordinator::Event;
 use crate::error::{Error, Result};
-use crate::job::Step;
+use crate::job::{Step, read_chain, read_stat};
 use crate::script::command::{Command, Kind};
 
 impl From<Kind> for CheckpointKind {
@@ -83,15 +83,7 @@ impl Session {
             Command::Stat(id) => {
                 self.stat(id).await?;
             }
-            Command::Chain(id) => {
-                let (depot, slot) = self.parts()?;
-                let Some(links) = Self::unless_stalled(depot, slot.job()?.chain(id)).await else {
-                    return Ok(());
-                };
-                let links: Vec<String> =
-                    links?.iter().map(|link| format!("{}:{}", link.checkpoint, link.live_records)).collect();
-                self.print(if links.is_empty() { "(empty)".to_owned() } else { links.join(" ") });
-            }
+            Command::Chain(id) => self.chain(id).await?,
             Command::Savepoints => self.savepoints().await?,
             Command::SavepointDelete(id) => {
                 let (depot, slot) = self.parts()?;
@@ -131,14 +123,22 @@ impl Session {
         Ok(())
     }
 
-    /// Prints what a completed checkpoint wrote and lists.
+    /// Prints what a completed checkpoint wrote and lists, whether its job runs or not.
     async fn stat(&mut self, id: CheckpointId) -> Result<()> {
+        let backend = self.backend.clone();
         let (depot, slot) = self.parts()?;
-        let job = slot.job()?;
-        let Some(stat) = Self::unless_stalled(depot, job.stat(id)).await else { return Ok(()) };
+        let directory = depot.directory(&slot.directory)?;
+        let stat = async {
+            match &slot.live {
+                Some(job) => job.stat(id).await,
+                None => read_stat(&directory, id, None).await,
+            }
+        };
+        let Some(stat) = Self::unless_stalled(depot, stat).await else { return Ok(()) };
         let stat = stat?;
         let base = base_text(stat.base);
-        let line = if job.writes_segments() {
+        let backend = slot.words.backend.as_ref().unwrap_or(&backend);
+        let line = if slot.live.as_ref().map_or(backend == "heap", |job| job.writes_segments()) {
             format!(
                 "{id} base={base} puts={} tombstones={} clears={} rewritten={} segments={}",
                 stat.puts, stat.tombstones, stat.clears, stat.rewritten, stat.files
@@ -147,6 +147,23 @@ impl Session {
             format!("{id} base={base} files={}", stat.files)
         };
         self.print(line);
+        Ok(())
+    }
+
+    /// Prints what a completed checkpoint lists, whether its job runs or not.
+    async fn chain(&mut self, id: CheckpointId) -> Result<()> {
+        let (depot, slot) = self.parts()?;
+        let directory = depot.directory(&slot.directory)?;
+        let links = async {
+            match &slot.live {
+                Some(job) => job.chain(id).await,
+                None => read_chain(&directory, id).await,
+            }
+        };
+        let Some(links) = Self::unless_stalled(depot, links).await else { return Ok(()) };
+        let links: Vec<String> =
+            links?.iter().map(|link| format!("{}:{}", link.checkpoint, link.live_records)).collect();
+        self.print(if links.is_empty() { "(empty)".to_owned() } else { links.join(" ") });
         Ok(())
     }
 
