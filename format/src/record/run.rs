@@ -40,9 +40,27 @@ impl RecordRun {
     /// [`FormatError::Unwritable`] if its ids do not ascend; the run is as before.
     #[inline]
     pub fn push(&mut self, record: RecordRef<'_>) -> Result<(), FormatError> {
+        self.push_if(record, |_| true).map(|_| ())
+    }
+
+    /// Appends a record if `fits` says so of its encoded length in bytes; returns whether it did.
+    ///
+    /// # Errors
+    ///
+    /// As [`RecordRun::push`].
+    #[inline]
+    pub fn push_if(
+        &mut self,
+        record: RecordRef<'_>,
+        fits: impl FnOnce(u64) -> bool,
+    ) -> Result<bool, FormatError> {
         let before = self.bytes.len();
         record.encode(self.checkpoint, &mut self.bytes)?;
         let length = self.bytes.len() - before;
+        if !fits(length as u64) {
+            self.bytes.truncate(before);
+            return Ok(false);
+        }
         let mut one = RecordTotals::default();
         match record {
             RecordRef::Put { version, .. } => {
@@ -62,7 +80,7 @@ impl RecordRun {
             }
             _ => self.parts.push(RunPart { length, totals: one }),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Encoded bytes so far.
