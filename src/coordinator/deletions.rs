@@ -84,12 +84,11 @@ impl Deleter {
         for _ in 0..batches {
             let Some(batch) = self.queue.lock().batches.pop_front() else { break };
             let mut running = Running { queue: &self.queue, batch };
-            running.batch.manifests =
-                self.delete(std::mem::take(&mut running.batch.manifests), &mut report).await;
+            // The batch stays whole until the store has answered: the run may be dropped while it waits.
+            running.batch.manifests = self.delete(&running.batch.manifests, &mut report).await;
             // A reader that finds the manifest must find its files.
             if running.batch.manifests.is_empty() {
-                running.batch.objects =
-                    self.delete(std::mem::take(&mut running.batch.objects), &mut report).await;
+                running.batch.objects = self.delete(&running.batch.objects, &mut report).await;
             } else {
                 report.failed += running.batch.objects.len();
             }
@@ -98,7 +97,7 @@ impl Deleter {
     }
 
     /// Deletes these objects and returns those that are still there.
-    async fn delete(&self, objects: Vec<ObjectName>, report: &mut DeletionReport) -> Vec<ObjectName> {
+    async fn delete(&self, objects: &[ObjectName], report: &mut DeletionReport) -> Vec<ObjectName> {
         let mut failed = Vec::new();
         for chunk in objects.chunks(CHUNK_MAX) {
             let outcome = self.store.delete(chunk).await;

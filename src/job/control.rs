@@ -90,12 +90,10 @@ impl<B: Backend> Job<B> {
             // If it was lost, what it had left is in the queue again.
             drop(deleting.await);
         }
-        let mut retired = std::mem::take(&mut self.retired);
-        for deleter in &retired {
+        for deleter in &self.retired {
             deleter.run().await;
         }
-        retired.retain(|deleter| deleter.backlog() > 0);
-        self.retired = retired;
+        self.retired.retain(|deleter| deleter.backlog() > 0);
         let now = self.clock.now();
         let failed = self.clean_up_as_participants().await;
         let report = self.coordinator.run_deletions(now).await?;
