@@ -79,7 +79,7 @@ impl FaultPlan {
     }
 }
 
-/// The plans of one [`FaultStore`] and what it counted; a handle, clones share everything.
+/// The plans of one [`FaultStore`](super::FaultStore) and what it counted; a handle, clones share everything.
 #[derive(Clone, Debug)]
 pub struct Faults {
     state: Arc<Mutex<State>>,
