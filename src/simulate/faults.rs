@@ -147,6 +147,7 @@ async fn history(seed: u64, transcript: Transcript) -> (BTreeSet<Situation>, Opt
         names: 0,
         hang_planned: false,
         lost_reply_planned: false,
+        store_failed: false,
         refused: false,
         meta: 0,
     };

@@ -65,6 +65,8 @@ pub(super) struct History {
     pub(super) hang_planned: bool,
     /// The reply of a publish was planned to be lost.
     pub(super) lost_reply_planned: bool,
+    /// Whether the last command failed for the store.
+    pub(super) store_failed: bool,
     /// Whether the last command was refused as `invalid-argument`.
     pub(super) refused: bool,
     /// Meta objects, when last counted.
@@ -155,6 +157,7 @@ impl History {
         self.sync(&directory, Cause::Step).await?;
         let mut rest = Vec::new();
         let mut newest = None;
+        self.store_failed = printed.iter().any(|line| line.starts_with("error store"));
         self.refused = printed.iter().any(|line| line.starts_with("error invalid-argument"));
         for line in printed {
             if let Some(error) = line.strip_prefix("error ") {
@@ -210,6 +213,11 @@ impl History {
                 self.world.faulty && !self.world.calm
             }
             "aborted" => self.world.swept_outside,
+            // What was acknowledged and never published may be swept.
+            "missing" => {
+                let acknowledged = self.job_at(at)?.settings.acknowledged;
+                acknowledged && self.world.swept_outside && error.contains("lists, is not there")
+            }
             _ => false,
         };
         ensure(allowed || errors.contains(&kind), || format!("nothing explains the error `{error}`"))
