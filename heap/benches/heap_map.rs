@@ -149,7 +149,8 @@ fn get_chained_heap(bencher: Bencher<'_, '_>) {
     let (backend, state) = heap::<Numbers>();
     bench(bencher, &keys::<Numbers>(), |keys| {
         let map = backend.state(state).expect("our state");
-        let last = keys.iter().fold(0, |last, key| map.get(&(scattered(key ^ last))).copied().unwrap_or_default());
+        let last =
+            keys.iter().fold(0, |last, key| map.get(&(scattered(key ^ last))).copied().unwrap_or_default());
         divan::black_box(last);
     });
 }
@@ -159,7 +160,8 @@ fn get_chained_heap(bencher: Bencher<'_, '_>) {
 fn get_chained_plain(bencher: Bencher<'_, '_>) {
     let map = plain::<Numbers>();
     bench(bencher, &keys::<Numbers>(), |keys| {
-        let last = keys.iter().fold(0, |last, key| map.get(&(scattered(key ^ last))).copied().unwrap_or_default());
+        let last =
+            keys.iter().fold(0, |last, key| map.get(&(scattered(key ^ last))).copied().unwrap_or_default());
         divan::black_box(last);
     });
 }

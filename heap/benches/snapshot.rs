@@ -32,19 +32,6 @@ fn timed<R>(work: impl FnOnce() -> R) -> (f64, R) {
     (start.elapsed().as_secs_f64() * 1e6, result)
 }
 
-/// Microseconds that this thread spent on a processor, where the system tells; those that passed otherwise.
-///
-/// Two threads on a busy machine wait for each other; what an update costs its own thread does not show in the clock.
-fn busy<R>(work: impl FnOnce() -> R) -> (f64, R) {
-    let spent = || -> Option<f64> {
-        let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-        text.split(' ').next()?.parse::<f64>().ok().map(|nanos| nanos / 1e3)
-    };
-    let before = spent();
-    let (passed, result) = timed(work);
-    (before.zip(spent()).map_or(passed, |(before, after)| after - before), result)
-}
-
 fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or_default()
@@ -172,7 +159,7 @@ fn updates_beside_a_writer(entries: u64) {
     let mut subject = Subject::new(entries);
     let mut next = 0;
     let mut batch = |subject: &mut Subject| {
-        let (time, _) = busy(|| {
+        let (time, _) = timed(|| {
             for _ in 0..1_000 {
                 next = (next + 7_919_001) % entries;
                 let Some(state) = subject.states.get(next as usize % STATES) else { continue };

@@ -3,27 +3,25 @@
 //! Owns: the states, the present interval, which freezes may become bases. Does not own: the entries (`map`),
 //! what a snapshot writes (`snapshot`), files and their transport (the caller).
 
+mod protocol;
+mod restored;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use lowtide_format::{
-    AutoCodec, CheckpointId, Codec, DecodeLimits, Key, KeyGroupCount, KeyGroupRange, Namespace,
-    StateDescriptor, Value,
+    AutoCodec, CheckpointId, Codec, Key, KeyGroupCount, KeyGroupRange, Namespace, StateDescriptor, Value,
 };
 use smallvec::SmallVec;
 
-use crate::chain::{Chain, Element, StateIndex};
-use crate::codecs::{Raw, StateCodecs, Typed, Untyped};
+use crate::codecs::{Raw, StateCodecs, Typed};
 use crate::epochs::{Epoch, Epochs};
 use crate::error::HeapError;
-use crate::handover::{Clock, Stamp};
-use crate::lineage::{BaseFacts, BaseMode, ChainRewrites, Lineage};
-use crate::map::{AnyState, FreezeFacts, Layout, Loaded, StateMap};
-use crate::origins::{FixedHome, Label};
-use crate::overlay::{OutcomeSlot, RewriteStart};
+use crate::handover::Clock;
+use crate::lineage::{BaseMode, Lineage};
+use crate::map::{AnyState, Layout, StateMap};
 use crate::places::Places;
 use crate::rewrite::RewritePolicy;
-use crate::snapshot::{HeapSnapshot, SnapshotParts};
 use crate::state::{StateMut, StateRef, ValueState};
 use crate::turn::{Counters, Turn};
 
@@ -233,70 +231,6 @@ impl HeapBackend {
         Ok((self.states.len() - 1) as u16)
     }
 
-    /// The index of a restored state, which stays bytes until somebody opens it with its types.
-    pub(crate) fn untyped_state(&mut self, descriptor: &StateDescriptor) -> Result<u16, HeapError> {
-        let known = self.states.iter().position(|state| state.descriptor().name == descriptor.name);
-        if let Some(index) = known {
-            let state = self.states.get(index).map(|state| Arc::clone(state.descriptor()));
-            let Some(state) = state else { return Err(HeapError::ForeignState) };
-            check_codecs(descriptor, &state)?;
-            return Ok(index as u16);
-        }
-        let descriptor = Arc::new(descriptor.clone());
-        self.add_state(Box::new(StateMap::new(descriptor, Arc::new(Untyped), self.layout)))
-    }
-
-    /// Numbers an epoch of before this life.
-    pub(crate) fn number_epoch(&self, id: CheckpointId) -> Epoch {
-        let epoch = self.turn.epochs.next().unwrap_or(Epoch(u32::MAX));
-        self.turn.epochs.push(id);
-        epoch
-    }
-
-    /// Adds a restored entry unless its key is there; tells whether it was added.
-    pub(crate) fn load(
-        &mut self,
-        state: StateIndex,
-        loaded: Loaded<'_>,
-        limits: DecodeLimits,
-    ) -> Result<bool, HeapError> {
-        let Some(state) = self.states.get_mut(usize::from(state.0)) else { return Ok(false) };
-        state
-            .load(loaded, &self.turn, limits)
-            .map_err(|source| HeapError::record(&state.descriptor().name, "an entry", source))
-    }
-
-    /// The label of restored entries of one version in one segment.
-    pub(crate) fn fixed_label(
-        &mut self,
-        state: StateIndex,
-        version: Epoch,
-        home: FixedHome,
-        newest: CheckpointId,
-    ) -> Label {
-        let origins = self.states.get_mut(usize::from(state.0)).map(|state| state.origins_mut());
-        origins.and_then(|origins| origins.fixed(version, home, newest)).unwrap_or(Label::NEW)
-    }
-
-    /// Everything is restored: the chain's checkpoint is the base of the next one, and a new interval begins.
-    pub(crate) fn begin_life(&mut self, chain: Chain) {
-        let segments = chain.elements().iter().map(|element| element.facts.number.0 + 1).max();
-        self.segments.store(segments.unwrap_or(0), Ordering::Relaxed);
-        self.newest = Some(chain.id());
-        let mut completed: Vec<CheckpointId> = chain.elements().iter().map(Element::id).collect();
-        completed.push(chain.id());
-        completed.dedup();
-        self.completed = Arc::new(completed);
-        // Epochs of before this life tell nothing by their order; the base's is the highest of them.
-        let root = self.number_epoch(chain.id());
-        self.lineage = Lineage::restored(self.lineage.mode(), chain, root);
-        self.turn.floor = self.lineage.floor();
-        self.turn.boundaries = self.lineage.boundaries();
-        self.turn.interval = self.turn.epochs.next().unwrap_or(Epoch(u32::MAX));
-        // As a freeze does: so that the first write of a piece begins the interval there.
-        let _ = self.turn.clock.freeze();
-    }
-
     fn open_state<K: Key, N: Namespace, V: Value>(
         &mut self,
         index: usize,
@@ -352,151 +286,6 @@ impl HeapBackend {
     /// The states, in the order in which they came into being.
     pub fn descriptors(&self) -> impl Iterator<Item = &StateDescriptor> {
         self.states.iter().map(|state| &**state.descriptor())
-    }
-
-    /// The synchronous phase of a checkpoint: what was changed before is in the snapshot, what is changed after is
-    /// not. Touches no entry; O(states · (origins + open snapshots)).
-    ///
-    /// # Errors
-    ///
-    /// [`HeapError::BaseForgotten`] if the base is not remembered, was not written or is not of this life: freeze
-    /// without one then. [`HeapError::IdNotAbove`], [`HeapError::BaseNotAllowed`], [`HeapError::TooManySnapshots`],
-    /// [`HeapError::EpochsExhausted`], [`HeapError::OriginsExhausted`]. After an error nothing has changed.
-    pub fn freeze(&mut self, request: FreezeRequest) -> Result<HeapSnapshot, HeapError> {
-        let base = self.check_freeze(request)?;
-        let epoch = self.turn.interval;
-        let cuts = request.kind != FreezeKind::Savepoint;
-        let next = Epoch(epoch.0.checked_add(1).ok_or(HeapError::EpochsExhausted)?);
-        let stamp = self.turn.clock.freeze().ok_or(HeapError::EpochsExhausted)?;
-        if cuts {
-            self.trigger(request.base, stamp);
-        }
-        // Looked up again: the trigger may have settled rewrites in its chain.
-        let base = base.and_then(|base| self.lineage.base(base.id));
-        let rewrite = base.as_ref().filter(|_| self.may_rewrite()).map(|base| RewriteStart {
-            epoch,
-            id: request.id,
-            ancestors: base.rewrites.clone(),
-            outcome: OutcomeSlot::default(),
-        });
-        let facts = FreezeFacts {
-            stamp,
-            base: base.as_ref().map(|base| base.epoch),
-            cut: cuts.then_some(request.id),
-            rewrite: rewrite.as_ref(),
-        };
-        let turn = &self.turn;
-        let states = self.states.iter_mut().map(|state| state.freeze(facts, turn)).collect();
-        let slot = cuts.then(|| {
-            self.turn.epochs.push(request.id);
-            self.turn.interval = next;
-            let of_base = base.as_ref().map(|base| base.rewrites.clone()).unwrap_or_default();
-            self.lineage.push(request.id, epoch, ChainRewrites { of_base, own: rewrite.is_some() })
-        });
-        self.turn.boundaries = self.lineage.boundaries();
-        if let Some(oldest) = self.lineage.oldest_element() {
-            self.turn.epochs.forget_below(oldest);
-            self.forget_completed_below(oldest);
-        }
-        self.newest = Some(request.id);
-        Ok(HeapSnapshot::new(SnapshotParts {
-            id: request.id,
-            base,
-            epoch,
-            states,
-            layout: self.layout,
-            slot,
-            epochs: self.turn.epochs.clone(),
-            segments: Arc::clone(&self.segments),
-            counters: Arc::clone(&self.turn.counters),
-            open: Arc::clone(&self.open),
-            policy: self.policy.clone(),
-            rewrite: rewrite.map(|start| start.outcome),
-            completed: Arc::clone(&self.completed),
-            places: self.places.clone(),
-        }))
-    }
-
-    /// The trigger names a base: what that settles is settled.
-    fn trigger(&mut self, base: Option<CheckpointId>, stamp: Stamp) {
-        let ended = Epoch(self.turn.interval.0.saturating_sub(1));
-        let settlement = self.lineage.trigger(base, ended);
-        self.turn.floor = self.lineage.floor();
-        if let Some(base) = base {
-            self.note_completed(base);
-        }
-        for (index, state) in self.states.iter_mut().enumerate() {
-            state.settle(&settlement, stamp, index);
-        }
-    }
-
-    /// Whether one more checkpoint may rewrite: few wait to be settled, and there are labels for them.
-    fn may_rewrite(&self) -> bool {
-        const UNSETTLED_MAX: usize = 4;
-        const ORIGINS_LEFT_MIN: usize = 4096;
-        self.policy.is_some()
-            && self.lineage.unsettled() < UNSETTLED_MAX
-            && self.states.iter().all(|state| state.origins_left() >= ORIGINS_LEFT_MIN)
-    }
-
-    fn note_completed(&mut self, id: CheckpointId) {
-        if let Err(at) = self.completed.binary_search(&id) {
-            Arc::make_mut(&mut self.completed).insert(at, id);
-        }
-    }
-
-    fn forget_completed_below(&mut self, oldest: CheckpointId) {
-        // Seldom, as it may copy the list.
-        const SLACK: usize = 64;
-        if self.completed.partition_point(|id| *id < oldest) > SLACK {
-            Arc::make_mut(&mut self.completed).retain(|id| *id >= oldest);
-        }
-    }
-
-    fn check_freeze(&self, request: FreezeRequest) -> Result<Option<BaseFacts>, HeapError> {
-        let FreezeRequest { id, base, kind } = request;
-        if let Some(newest) = self.newest.filter(|newest| id <= *newest) {
-            return Err(HeapError::IdNotAbove { id, newest });
-        }
-        if let (Some(base), FreezeKind::Full | FreezeKind::Savepoint) = (base, kind) {
-            return Err(HeapError::BaseNotAllowed { id, base });
-        }
-        let open = self.open.load(Ordering::Acquire);
-        if open >= OPEN_SNAPSHOTS_MAX {
-            return Err(HeapError::TooManySnapshots { open });
-        }
-        // One label for the interval that ends, one for the next.
-        if self.states.iter().any(|state| state.origins_left() < 2) {
-            return Err(HeapError::OriginsExhausted { origins: usize::from(u16::MAX) });
-        }
-        base.map(|base| self.lineage.base(base).ok_or(HeapError::BaseForgotten { base })).transpose()
-    }
-
-    /// The checkpoint is complete everywhere. Older pending ones never will be. Harmless for unknown ids.
-    pub fn completed(&mut self, id: CheckpointId) {
-        /// How many pieces of each state are looked after.
-        const TIDIED: usize = 64;
-        if self.lineage.completed(id) {
-            self.note_completed(id);
-        }
-        self.turn.boundaries = self.lineage.boundaries();
-        self.states.iter_mut().for_each(|state| state.tidy(TIDIED, &self.turn));
-    }
-
-    /// The checkpoint will never be complete. Idempotent, harmless for unknown ids. No change is lost: the next
-    /// checkpoint carries it. In mode [`BaseMode::Acknowledged`] it may still be a base if it was written.
-    pub fn aborted(&mut self, id: CheckpointId) {
-        self.lineage.aborted(id);
-        self.turn.boundaries = self.lineage.boundaries();
-    }
-
-    /// Forgets every checkpoint that could be a base, so that the next one writes everything.
-    ///
-    /// For entries that were restored from files which no checkpoint of the job lists: those of another backend,
-    /// translated on the way.
-    pub fn forget_bases(&mut self) {
-        self.lineage.forget();
-        self.turn.boundaries = self.lineage.boundaries();
     }
 
     /// Figures of the moment. O(states · open snapshots · key groups).

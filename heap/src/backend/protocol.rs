@@ -1,0 +1,162 @@
+//! The backend's part in the checkpoint protocol: freezes, and notices of what became of them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use lowtide_format::CheckpointId;
+
+use super::{FreezeKind, FreezeRequest, HeapBackend, OPEN_SNAPSHOTS_MAX};
+use crate::epochs::Epoch;
+use crate::error::HeapError;
+use crate::handover::Stamp;
+use crate::lineage::{BaseFacts, ChainRewrites};
+use crate::map::FreezeFacts;
+use crate::overlay::{OutcomeSlot, RewriteStart};
+use crate::snapshot::{HeapSnapshot, SnapshotParts};
+
+impl HeapBackend {
+    /// The synchronous phase of a checkpoint: what was changed before is in the snapshot, what is changed after is
+    /// not. Touches no entry; O(states · (origins + open snapshots)).
+    ///
+    /// # Errors
+    ///
+    /// [`HeapError::BaseForgotten`] if the base is not remembered, was not written or is not of this life: freeze
+    /// without one then. [`HeapError::IdNotAbove`], [`HeapError::BaseNotAllowed`], [`HeapError::TooManySnapshots`],
+    /// [`HeapError::EpochsExhausted`], [`HeapError::OriginsExhausted`]. After an error nothing has changed.
+    pub fn freeze(&mut self, request: FreezeRequest) -> Result<HeapSnapshot, HeapError> {
+        let base = self.check_freeze(request)?;
+        let epoch = self.turn.interval;
+        let cuts = request.kind != FreezeKind::Savepoint;
+        let next = Epoch(epoch.0.checked_add(1).ok_or(HeapError::EpochsExhausted)?);
+        let stamp = self.turn.clock.freeze().ok_or(HeapError::EpochsExhausted)?;
+        if cuts {
+            self.trigger(request.base, stamp);
+        }
+        // Looked up again: the trigger may have settled rewrites in its chain.
+        let base = base.and_then(|base| self.lineage.base(base.id));
+        let rewrite = base.as_ref().filter(|_| self.may_rewrite()).map(|base| RewriteStart {
+            epoch,
+            id: request.id,
+            ancestors: base.rewrites.clone(),
+            outcome: OutcomeSlot::default(),
+        });
+        let facts = FreezeFacts {
+            stamp,
+            base: base.as_ref().map(|base| base.epoch),
+            cut: cuts.then_some(request.id),
+            rewrite: rewrite.as_ref(),
+        };
+        let turn = &self.turn;
+        let states = self.states.iter_mut().map(|state| state.freeze(facts, turn)).collect();
+        let slot = cuts.then(|| {
+            self.turn.epochs.push(request.id);
+            self.turn.interval = next;
+            let of_base = base.as_ref().map(|base| base.rewrites.clone()).unwrap_or_default();
+            self.lineage.push(request.id, epoch, ChainRewrites { of_base, own: rewrite.is_some() })
+        });
+        self.turn.boundaries = self.lineage.boundaries();
+        if let Some(oldest) = self.lineage.oldest_element() {
+            self.turn.epochs.forget_below(oldest);
+            self.forget_completed_below(oldest);
+        }
+        self.newest = Some(request.id);
+        Ok(HeapSnapshot::new(SnapshotParts {
+            id: request.id,
+            base,
+            epoch,
+            states,
+            layout: self.layout,
+            slot,
+            epochs: self.turn.epochs.clone(),
+            segments: Arc::clone(&self.segments),
+            counters: Arc::clone(&self.turn.counters),
+            open: Arc::clone(&self.open),
+            policy: self.policy.clone(),
+            rewrite: rewrite.map(|start| start.outcome),
+            completed: Arc::clone(&self.completed),
+            places: self.places.clone(),
+        }))
+    }
+
+    /// The trigger names a base: what that settles is settled.
+    fn trigger(&mut self, base: Option<CheckpointId>, stamp: Stamp) {
+        let ended = Epoch(self.turn.interval.0.saturating_sub(1));
+        let settlement = self.lineage.trigger(base, ended);
+        self.turn.floor = self.lineage.floor();
+        if let Some(base) = base {
+            self.note_completed(base);
+        }
+        for (index, state) in self.states.iter_mut().enumerate() {
+            state.settle(&settlement, stamp, index);
+        }
+    }
+
+    /// Whether one more checkpoint may rewrite: few wait to be settled, and there are labels for them.
+    fn may_rewrite(&self) -> bool {
+        const UNSETTLED_MAX: usize = 4;
+        const ORIGINS_LEFT_MIN: usize = 4096;
+        self.policy.is_some()
+            && self.lineage.unsettled() < UNSETTLED_MAX
+            && self.states.iter().all(|state| state.origins_left() >= ORIGINS_LEFT_MIN)
+    }
+
+    fn note_completed(&mut self, id: CheckpointId) {
+        if let Err(at) = self.completed.binary_search(&id) {
+            Arc::make_mut(&mut self.completed).insert(at, id);
+        }
+    }
+
+    fn forget_completed_below(&mut self, oldest: CheckpointId) {
+        // Seldom, as it may copy the list.
+        const SLACK: usize = 64;
+        if self.completed.partition_point(|id| *id < oldest) > SLACK {
+            Arc::make_mut(&mut self.completed).retain(|id| *id >= oldest);
+        }
+    }
+
+    fn check_freeze(&self, request: FreezeRequest) -> Result<Option<BaseFacts>, HeapError> {
+        let FreezeRequest { id, base, kind } = request;
+        if let Some(newest) = self.newest.filter(|newest| id <= *newest) {
+            return Err(HeapError::IdNotAbove { id, newest });
+        }
+        if let (Some(base), FreezeKind::Full | FreezeKind::Savepoint) = (base, kind) {
+            return Err(HeapError::BaseNotAllowed { id, base });
+        }
+        let open = self.open.load(Ordering::Acquire);
+        if open >= OPEN_SNAPSHOTS_MAX {
+            return Err(HeapError::TooManySnapshots { open });
+        }
+        // One label for the interval that ends, one for the next.
+        if self.states.iter().any(|state| state.origins_left() < 2) {
+            return Err(HeapError::OriginsExhausted { origins: usize::from(u16::MAX) });
+        }
+        base.map(|base| self.lineage.base(base).ok_or(HeapError::BaseForgotten { base })).transpose()
+    }
+
+    /// The checkpoint is complete everywhere. Older pending ones never will be. Harmless for unknown ids.
+    pub fn completed(&mut self, id: CheckpointId) {
+        /// How many pieces of each state are looked after.
+        const TIDIED: usize = 64;
+        if self.lineage.completed(id) {
+            self.note_completed(id);
+        }
+        self.turn.boundaries = self.lineage.boundaries();
+        self.states.iter_mut().for_each(|state| state.tidy(TIDIED, &self.turn));
+    }
+
+    /// The checkpoint will never be complete. Idempotent, harmless for unknown ids. No change is lost: the next
+    /// checkpoint carries it. In mode [`BaseMode::Acknowledged`] it may still be a base if it was written.
+    pub fn aborted(&mut self, id: CheckpointId) {
+        self.lineage.aborted(id);
+        self.turn.boundaries = self.lineage.boundaries();
+    }
+
+    /// Forgets every checkpoint that could be a base, so that the next one writes everything.
+    ///
+    /// For entries that were restored from files which no checkpoint of the job lists: those of another backend,
+    /// translated on the way.
+    pub fn forget_bases(&mut self) {
+        self.lineage.forget();
+        self.turn.boundaries = self.lineage.boundaries();
+    }
+}

@@ -1,0 +1,81 @@
+//! How a backend is filled from a chain, and begins its life with the restored checkpoint as its base.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use lowtide_format::{CheckpointId, DecodeLimits, StateDescriptor};
+
+use super::{HeapBackend, check_codecs};
+use crate::chain::{Chain, Element, StateIndex};
+use crate::codecs::Untyped;
+use crate::epochs::Epoch;
+use crate::error::HeapError;
+use crate::lineage::Lineage;
+use crate::map::{Loaded, StateMap};
+use crate::origins::{FixedHome, Label};
+
+impl HeapBackend {
+    /// The index of a restored state, which stays bytes until somebody opens it with its types.
+    pub(crate) fn untyped_state(&mut self, descriptor: &StateDescriptor) -> Result<u16, HeapError> {
+        let known = self.states.iter().position(|state| state.descriptor().name == descriptor.name);
+        if let Some(index) = known {
+            let state = self.states.get(index).map(|state| Arc::clone(state.descriptor()));
+            let Some(state) = state else { return Err(HeapError::ForeignState) };
+            check_codecs(descriptor, &state)?;
+            return Ok(index as u16);
+        }
+        let descriptor = Arc::new(descriptor.clone());
+        self.add_state(Box::new(StateMap::new(descriptor, Arc::new(Untyped), self.layout)))
+    }
+
+    /// Numbers an epoch of before this life.
+    pub(crate) fn number_epoch(&self, id: CheckpointId) -> Epoch {
+        let epoch = self.turn.epochs.next().unwrap_or(Epoch(u32::MAX));
+        self.turn.epochs.push(id);
+        epoch
+    }
+
+    /// Adds a restored entry unless its key is there; tells whether it was added.
+    pub(crate) fn load(
+        &mut self,
+        state: StateIndex,
+        loaded: Loaded<'_>,
+        limits: DecodeLimits,
+    ) -> Result<bool, HeapError> {
+        let Some(state) = self.states.get_mut(usize::from(state.0)) else { return Ok(false) };
+        state
+            .load(loaded, &self.turn, limits)
+            .map_err(|source| HeapError::record(&state.descriptor().name, "an entry", source))
+    }
+
+    /// The label of restored entries of one version in one segment.
+    pub(crate) fn fixed_label(
+        &mut self,
+        state: StateIndex,
+        version: Epoch,
+        home: FixedHome,
+        newest: CheckpointId,
+    ) -> Label {
+        let origins = self.states.get_mut(usize::from(state.0)).map(|state| state.origins_mut());
+        origins.and_then(|origins| origins.fixed(version, home, newest)).unwrap_or(Label::NEW)
+    }
+
+    /// Everything is restored: the chain's checkpoint is the base of the next one, and a new interval begins.
+    pub(crate) fn begin_life(&mut self, chain: Chain) {
+        let segments = chain.elements().iter().map(|element| element.facts.number.0 + 1).max();
+        self.segments.store(segments.unwrap_or(0), Ordering::Relaxed);
+        self.newest = Some(chain.id());
+        let mut completed: Vec<CheckpointId> = chain.elements().iter().map(Element::id).collect();
+        completed.push(chain.id());
+        completed.dedup();
+        self.completed = Arc::new(completed);
+        // Epochs of before this life tell nothing by their order; the base's is the highest of them.
+        let root = self.number_epoch(chain.id());
+        self.lineage = Lineage::restored(self.lineage.mode(), chain, root);
+        self.turn.floor = self.lineage.floor();
+        self.turn.boundaries = self.lineage.boundaries();
+        self.turn.interval = self.turn.epochs.next().unwrap_or(Epoch(u32::MAX));
+        // As a freeze does: so that the first write of a piece begins the interval there.
+        let _ = self.turn.clock.freeze();
+    }
+}
