@@ -77,6 +77,11 @@ impl Parts {
         self.rewritten_bytes += written.rewritten_bytes;
         self.set_aside += set_aside;
     }
+
+    /// Puts written again although unchanged.
+    pub(super) fn rewritten(&self) -> u64 {
+        self.rewritten
+    }
 }
 
 impl CheckpointFigures {

@@ -11,6 +11,7 @@ use lowtide_format::{
 };
 
 use super::Job;
+use super::figures::Parts;
 use crate::backend::Backend;
 use crate::coordinator::{PublishedCheckpoint, read_published};
 use crate::error::{Error, Result};
@@ -74,7 +75,9 @@ impl<B: Backend> Job<B> {
     ///
     /// As [`Job::manifest`].
     pub async fn stat(&self, id: CheckpointId) -> Result<CheckpointStat> {
-        read_stat(&self.store, id, self.rewritten.get(&id).copied()).await
+        let known = self.rewritten.get(&id).copied();
+        let known = known.or_else(|| self.parts.get(&id).map(Parts::rewritten));
+        read_stat(&self.store, id, known).await
     }
 
     /// The checkpoints that wrote the segments a completed checkpoint lists, oldest first.
