@@ -57,33 +57,35 @@ mod upload;
 mod verify;
 
 pub use backend::{
-    Assignment, Backend, BackendFigures, DeclaredState, EntryRef, FileSink, FreezeRequest, HeapEntries, HeapFrozen, HeapSettings,
-    NewFile, Snapshot, WriteOptions, key_group_of,
+    Assignment, Backend, BackendFigures, DeclaredState, EntryRef, FileSink, FreezeRequest, HeapEntries,
+    HeapFrozen, HeapSettings, NewFile, Snapshot, WriteOptions, key_group_of,
 };
 #[cfg(feature = "rocksdb")]
 pub use backend::{Decoded, RocksBackend, RocksEntries, RocksSnapshot};
 pub use clock::{Clock, ManualClock, Millis, SystemClock, UploadIdSource};
 pub use coordinator::{
-    AbortReason, AcknowledgedElement, Acknowledgement, BaseMode, Claim, Cleanup, Coordinator, CoordinatorOptions,
-    Deleter, DeletionReport, Due, Event, Holdings, Notice, Published, PublishedCheckpoint, Recovered, Start, Trigger,
-    WriteFigures, read_published,
+    AbortReason, AcknowledgedElement, Acknowledgement, BaseMode, Claim, Cleanup, Coordinator,
+    CoordinatorOptions, Deleter, DeletionReport, Due, Event, Holdings, Notice, Published,
+    PublishedCheckpoint, Recovered, Start, Trigger, WriteFigures, read_published,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use inspect::{
-    InspectedCheckpoint, InspectedElement, InspectedJob, InspectedSubtask, Inspection, KeptFile, StoredObject, inspect,
+    InspectedCheckpoint, InspectedElement, InspectedJob, InspectedSubtask, Inspection, KeptFile,
+    StoredObject, inspect,
 };
 pub use job::{
-    BackgroundWrite, ChainLink, CheckpointFigures, CheckpointReport, CheckpointStat, Deletions, Entry, Failover, Job,
-    JobBuilder, JobOptions, OnDamage, RestoreFrom, Routing, StateMut, StateRef, Step, ValueState, Writer, WrittenParts,
-};
-pub use lowtide_format::{
-    CheckpointId, CheckpointKind, Codec, CodecIdentity, Compression, CountingStore, DecodeLimits, FileEntry, FileKind,
-    Generation, Key, KeyGroup, KeyGroupCount, KeyGroupRange, KeyGroupSet, Lookup, Manifest, ManifestFile, Namespace,
-    ObjectClass, ObjectName, SegmentOptions, Store, StoreCounts, UploadId, Value,
+    BackgroundWrite, ChainLink, CheckpointFigures, CheckpointReport, CheckpointStat, Deletions, Entry,
+    Failover, Job, JobBuilder, JobOptions, OnDamage, RestoreFrom, Routing, StateMut, StateRef, Step,
+    ValueState, Writer, WrittenParts,
 };
 #[cfg(feature = "break")]
 #[doc(hidden)]
 pub use lowtide_format::broken;
+pub use lowtide_format::{
+    CheckpointId, CheckpointKind, Codec, CodecIdentity, Compression, CountingStore, DecodeLimits, FileEntry,
+    FileKind, Generation, Key, KeyGroup, KeyGroupCount, KeyGroupRange, KeyGroupSet, Lookup, Manifest,
+    ManifestFile, Namespace, ObjectClass, ObjectName, SegmentOptions, Store, StoreCounts, UploadId, Value,
+};
 #[doc(no_inline)]
 pub use lowtide_heap as heap;
 pub use lowtide_heap::{Antimatter, CancelToken, HeapBackend};

@@ -4,7 +4,10 @@
 //! The test runs itself as the child. Operations follow from their number, and the number of operations done is an
 //! entry of the state itself, so that whatever is restored says what it should be. `LOWTIDE_CRASH_ROUNDS` asks for more
 //! rounds, `LOWTIDE_CRASH_SEED` for other instants.
-#![expect(clippy::unwrap_used, reason = "a child that fails for another reason than being killed fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a child that fails for another reason than being killed fails the test"
+)]
 
 mod child;
 mod operations;

@@ -469,8 +469,7 @@ impl Model {
                         let other = self.segments[element.segment].id;
                         tombstone.oldest <= other && tombstone.newest.is_some_and(|new| other <= new)
                     };
-                    older.iter().any(hides)
-                        && !newer_clears.iter().any(void)
+                    older.iter().any(hides) && !newer_clears.iter().any(void)
                 })
                 .count();
             live += records
