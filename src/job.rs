@@ -49,6 +49,7 @@ pub use checkpoint::CheckpointReport;
 pub use control::Failover;
 pub use figures::CheckpointFigures;
 pub use reading::{ChainLink, CheckpointStat};
+#[cfg(feature = "cli")]
 pub(crate) use reading::{read_chain, read_stat};
 pub use routing::Routing;
 pub use start::{OnDamage, RestoreFrom};
