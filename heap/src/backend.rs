@@ -310,6 +310,12 @@ impl HeapBackend {
         self.states.iter().map(|state| state.memory_bytes()).sum()
     }
 
+    /// Buckets of all tables.
+    #[cfg(test)]
+    pub(crate) fn buckets(&self) -> usize {
+        self.states.iter().map(|state| state.buckets()).sum()
+    }
+
     /// Checks the invariants of all states. O(entries): for tests.
     ///
     /// # Panics

@@ -1,6 +1,7 @@
 //! Histories of a backend against an ordered map: whatever happens, each checkpoint restores what was there at its
 //! freeze.
 
+mod amortised;
 mod every_history;
 mod faults;
 mod harness;

@@ -99,15 +99,20 @@ impl Places {
         wanted.iter().map(|segment| segments.get(segment).map(Arc::clone)).collect()
     }
 
-    /// A pass is done: its victims' places have served, and it noted those of other segments.
-    pub(crate) fn replace(&self, victims: &[SegmentNumber], noted: HashMap<SegmentNumber, SegmentPlaces>) {
-        let complete = |places: &SegmentPlaces| places.values().all(|shard| !shard.incomplete);
+    /// A pass is done: what it noted takes the place of what was known of these segments. A victim of which nothing
+    /// is left to do, or not all could be noted, is known no more.
+    pub(crate) fn replace(&self, noted: impl Iterator<Item = (SegmentNumber, SegmentPlaces)>) {
+        let is_of_use = |places: &SegmentPlaces| {
+            places.values().all(|shard| !shard.incomplete)
+                && places.values().any(|shard| !shard.buckets.is_empty())
+        };
         let mut segments = self.segments.lock();
-        victims.iter().for_each(|victim| {
-            segments.remove(victim);
-        });
-        for (segment, places) in noted.into_iter().filter(|(_, places)| complete(places)) {
-            segments.insert(segment, Arc::new(places));
+        for (segment, places) in noted {
+            if is_of_use(&places) {
+                segments.insert(segment, Arc::new(places));
+            } else {
+                segments.remove(&segment);
+            }
         }
     }
 }

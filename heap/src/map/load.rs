@@ -13,7 +13,11 @@ use crate::ledger::Ledger;
 use crate::lineage::Settlement;
 use crate::origins::{Label, Origins};
 use crate::overlay::MarkedBy;
+#[cfg(test)]
+use crate::piece::Piece;
 use crate::piece::{LoadedOrigin, Slot};
+#[cfg(test)]
+use crate::shard::Shard;
 use crate::turn::Turn;
 
 /// A restored put.
@@ -139,6 +143,8 @@ pub(crate) trait AnyState: Send + Sync {
     fn tidy(&mut self, pieces: usize, turn: &Turn);
     fn held(&self) -> usize;
     fn memory_bytes(&self) -> usize;
+    #[cfg(test)]
+    fn buckets(&self) -> usize;
     fn check_invariants(&self);
 }
 
@@ -198,6 +204,11 @@ where
 
     fn memory_bytes(&self) -> usize {
         self.memory_bytes()
+    }
+
+    #[cfg(test)]
+    fn buckets(&self) -> usize {
+        self.shards.iter().flat_map(Shard::pieces).map(Piece::buckets).sum()
     }
 
     fn check_invariants(&self) {

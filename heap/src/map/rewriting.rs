@@ -44,7 +44,7 @@ pub(crate) struct RewritePass<'a> {
 pub(crate) struct ShardRewrite {
     /// The entries that were written again, by where they came from.
     pub(crate) again: SourceCounts,
-    /// The places of the entries of segments that are wanted but no victims, in their order.
+    /// The places of entries of the wanted segments, in their order: of victims those that the budget refused.
     pub(crate) noted: Vec<ShardPlaces>,
 }
 
@@ -139,7 +139,8 @@ impl<K, N, V> FrozenMap<K, N, V> {
         run: &mut RecordRun,
     ) -> Result<ShardRewrite, HeapError> {
         let part = self.layout.part_of(shard);
-        let noted = vec![ShardPlaces::default(); pass.wanted.len().saturating_sub(pass.victims)];
+        let changes = self.listings.get(shard).map_or(0, |listing| listing.changes());
+        let noted = vec![ShardPlaces::as_of(changes); pass.wanted.len()];
         let done = ShardRewrite { again: SourceCounts::new(), noted };
         let mut search = Search { pass, part, wanted: self.wanted_of(part, pass), done };
         let Some(listing) = self.listings.get(shard) else { return Ok(search.done) };
@@ -284,18 +285,20 @@ impl<K, N, V> FrozenMap<K, N, V> {
             let label = piece.label_by(bucket, &self.origins);
             let Some((wanted, source)) = search.candidate(label, &marks, view) else { continue };
             let Some(slot) = piece.slot(bucket) else { continue };
-            if let Some(prospect) = wanted.checked_sub(pass.victims) {
-                if let Some(places) = search.done.noted.get_mut(prospect) {
-                    places.note(visited.piece, rebuilds, bucket);
-                }
+            if wanted >= pass.victims {
+                search.note(wanted, visited.piece, (rebuilds, bucket));
                 continue;
             }
             let last = wanted + 1 == pass.victims;
-            if marks.contains(&pass.epoch) || pass.budget.is_spent(last) {
+            if marks.contains(&pass.epoch) {
                 continue;
             }
             let age = Age { version: piece.version(bucket, view, gate.marks()), born: piece.born(bucket) };
-            if !encoder.put_if(Named::of(slot), &slot.value, age, |bytes| pass.budget.take(bytes, last))? {
+            let written = !pass.budget.is_spent(last)
+                && encoder
+                    .put_if(Named::of(slot), &slot.value, age, |bytes| pass.budget.take(bytes, last))?;
+            if !written {
+                search.note(wanted, visited.piece, (rebuilds, bucket));
                 continue;
             }
             gate.mark(pass.epoch, bucket);
@@ -308,6 +311,13 @@ impl<K, N, V> FrozenMap<K, N, V> {
 }
 
 impl Search<'_> {
+    /// Notes the place of an entry for another time.
+    fn note(&mut self, wanted: usize, piece: usize, (rebuilds, bucket): (u32, usize)) {
+        if let Some(places) = self.done.noted.get_mut(wanted) {
+            places.note(piece, rebuilds, bucket);
+        }
+    }
+
     /// The wanted segment that holds the record of an entry, and where that makes the entry come from.
     #[inline]
     fn candidate(&self, label: Label, marks: &[Epoch], view: Labelling<'_>) -> Option<(usize, Source)> {

@@ -142,9 +142,8 @@ impl<'a, 's> SegmentSeries<'a, 's> {
             }
         }
         if let Some(work) = work {
-            let (victims, prospects) = work.wanted.split_at(work.victims);
-            let noted = prospects.iter().copied().zip(std::mem::take(&mut self.noted)).collect();
-            parts.places.replace(victims, noted);
+            let noted = work.wanted.iter().copied().zip(std::mem::take(&mut self.noted));
+            parts.places.replace(noted);
         }
         Ok(())
     }
