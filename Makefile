@@ -16,7 +16,7 @@ endif
 CARGO := . scripts/env.sh $(PATHS) && cargo
 ARGS ?= --report target/report
 
-.PHONY: compare test deps fmt lint doc unit features script deny bench
+.PHONY: compare test deps fmt lint doc unit features script deny bench s3 simulate breaks crash
 
 compare: deps
 	$(CARGO) run --release --locked $(FEATURES) --bin lowtide -- compare $(ARGS)
@@ -47,6 +47,22 @@ unit: deps
 # The same scenarios as the tests run, through the binary that users have.
 script: deps
 	$(CARGO) run --locked $(FEATURES) --quiet --bin lowtide -- script tests/script/*.txt
+
+# Stores and jobs against a real S3-compatible server, which is installed and started; says loudly if it cannot be.
+s3: deps
+	. scripts/env.sh && scripts/s3.sh cargo test --locked --features s3 --test s3
+
+# Millions of histories under faults, if asked for: make simulate SEEDS=100000
+simulate: deps
+	cargo run --release --locked --quiet --bin lowtide -- simulate --faults --seeds $(SEEDS)
+
+# Every deliberate break of the protocol has to be noticed by the simulation.
+breaks: deps
+	cargo test --locked --features break --test sim
+
+# The kill test for long: make crash ROUNDS=500
+crash: deps
+	LOWTIDE_CRASH_ROUNDS=$(ROUNDS) cargo test --locked --test crash
 
 # Advisories need a database that cargo-deny fetches itself, so they are not part of the tests.
 deny:

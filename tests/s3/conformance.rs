@@ -71,7 +71,8 @@ async fn listings_show_what_is_there_and_deletes_take_what_is_not() {
         for name in &names {
             place.store.put_data(name, Bytes::from_static(b"x")).await.unwrap();
         }
-        place.store.create(&member(99), Bytes::from_static(b"y")).await.unwrap();
+        let created = place.store.create(&member(99), Bytes::from_static(b"y")).await.unwrap();
+        assert!(matches!(created, CreateOutcome::Created), "{}", place.name);
         assert_eq!(count(&place.store).await, names.len(), "{}", place.name);
         let gone = place.store.delete(&[names.clone(), vec![data(77)]].concat()).await;
         assert!(gone.failed.is_empty(), "{}: {:?}", place.name, gone.failed);
