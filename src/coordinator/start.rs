@@ -216,7 +216,7 @@ fn disowned(mut truth: Truth) -> Truth {
 /// A claim: completed checkpoints up to the claimed one become ours, newer ones are abandoned.
 fn claimed(before: Truth, id: CheckpointId, location: &str) -> Result<TakeOver> {
     let Truth { checkpoints, mut savepoints, next_checkpoint, trash, .. } = before;
-    let (mut kept, abandoned): (Vec<_>, Vec<_>) =
+    let (mut kept, mut abandoned): (Vec<_>, Vec<_>) =
         checkpoints.into_iter().partition(|reference| reference.checkpoint <= id);
     if let Some(at) = savepoints.iter().position(|reference| reference.checkpoint == id) {
         kept.push(savepoints.remove(at));
@@ -224,7 +224,8 @@ fn claimed(before: Truth, id: CheckpointId, location: &str) -> Result<TakeOver> 
     if kept.last().is_none_or(|reference| reference.checkpoint != id) {
         return Err(Error::not_found(format!("there is no completed checkpoint {id} to claim")));
     }
-    for reference in &mut kept {
+    // Also those that a forced start had left to nobody: what is abandoned is ours to delete.
+    for reference in kept.iter_mut().chain(&mut abandoned) {
         reference.owned = true;
     }
     let restored_from = RestoredFrom { location: location.to_owned(), checkpoint: id, claimed: true };
