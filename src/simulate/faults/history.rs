@@ -258,7 +258,8 @@ impl History {
             job.known = Some(id);
         }
         let (kind, base, bound) = (pending.kind, pending.base, pending.bound);
-        self.expected.insert((at, id), Expected { kind, base, bound });
+        let base_is_known = pending.base_is_known;
+        self.expected.insert((at, id), Expected { kind, base, bound, base_is_known });
         if savepoint {
             self.reach(Situation::Savepoint);
         }

@@ -61,6 +61,8 @@ pub(super) struct Pending {
     pub(super) acknowledged: BTreeSet<u32>,
     /// A call to the store never returned: only giving it up helps.
     pub(super) stuck: bool,
+    /// Whether `base` is the one it has, not one that it may have.
+    pub(super) base_is_known: bool,
 }
 
 /// What a completed checkpoint should have written.
@@ -69,6 +71,7 @@ pub(super) struct Expected {
     pub(super) kind: Kind,
     pub(super) base: Option<u64>,
     pub(super) bound: Bound,
+    pub(super) base_is_known: bool,
 }
 
 /// A job, running or not.
