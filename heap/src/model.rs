@@ -3,7 +3,7 @@
 
 mod amortised;
 mod every_history;
-mod faults;
+mod fault_tests;
 mod harness;
 mod histories;
 mod threads;
