@@ -79,7 +79,7 @@ mod tests {
         clears.add(Some(1), Epoch(2), Epoch(0));
         clears.add(Some(2), Epoch(3), Epoch(0));
         clears.add(Some(1), Epoch(4), Epoch(0));
-        assert_eq!(scopes(&clears, 0), [Some(2), Some(1)]);
+        assert_eq!(scopes(&clears, 0), [Some(2), Some(1)], "H14: one clear per scope");
         assert_eq!(scopes(&clears, 3), [Some(1)]);
         clears.add(None, Epoch(5), Epoch(0));
         clears.add(Some(3), Epoch(6), Epoch(0));
