@@ -189,6 +189,8 @@ impl<B: Backend> Job<B> {
     /// Delivers one subtask's acknowledgement; the last one publishes the checkpoint.
     pub async fn acknowledge(&mut self, id: CheckpointId, subtask: u32) -> Step {
         let unknown = self.unknown_subtask(subtask);
+        // A subtask that never heard of its end has nothing left to write.
+        let pending = self.coordinator.pending().contains(&id);
         let Some(place) = self.subtasks.get_mut(subtask as usize) else { return Step::failed(unknown) };
         let Some(attempt) = place.attempts.get_mut(&id) else { return Step::ignored(id) };
         match std::mem::replace(&mut attempt.phase, Phase::Acknowledged) {
@@ -202,6 +204,10 @@ impl<B: Backend> Job<B> {
                 self.tell(Message::Acknowledge { id, generation, subtask, part }).await
             }
             Phase::Acknowledged => Step::ignored(id),
+            other if !pending => {
+                attempt.phase = other;
+                Step::ignored(id)
+            }
             other => {
                 attempt.phase = other;
                 Step::failed(Error::invalid_argument(format!("subtask {subtask} has not written {id} yet")))
