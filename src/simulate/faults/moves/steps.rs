@@ -383,7 +383,9 @@ impl History {
         self.reach(Situation::ForeignMessage);
         let command = format!("ack chk-{id} subtask={subtask} from={sender}");
         let printed = self.stage.run(&command).await?;
-        let events = ["ignored", "error not-found", "error invalid-argument"];
+        let replaced = self.world.replaced(self.job()?);
+        let fenced = if replaced { "error fenced" } else { "ignored" };
+        let events = ["ignored", "error not-found", "error invalid-argument", fenced];
         let harmless = printed.iter().all(|line| events.iter().any(|event| line.contains(event)));
         ensure(harmless, || format!("`{command}` printed `{printed:?}`"))?;
         let directory = self.job()?.directory.clone();
