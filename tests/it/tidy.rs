@@ -14,7 +14,10 @@ const MAY_IMPORT: [(&str, &[&str]); 4] = [
 
 /// Packages that only some places may name in code, and those places (prefixes of paths).
 const CONFINED: [(&str, &[&str]); 3] = [
-    ("object_store", &["format/src/store", "src/fault", "tests/", "benches/", "format/tests/", "registry/tests/"]),
+    (
+        "object_store",
+        &["format/src/store", "src/fault", "tests/", "benches/", "format/tests/", "registry/tests/"],
+    ),
     ("rocksdb", &["lsm/", "src/compare", "src/backend/rocks", "benches/"]),
     ("tokio", &["format/src/store", "format/tests/", "lsm/", "src/", "tests/", "benches/", "examples/"]),
 ];
