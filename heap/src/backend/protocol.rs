@@ -145,7 +145,7 @@ impl HeapBackend {
     }
 
     /// The checkpoint will never be complete. Idempotent, harmless for unknown ids. No change is lost: the next
-    /// checkpoint carries it. In mode [`BaseMode::Acknowledged`] it may still be a base if it was written.
+    /// checkpoint carries it. In mode `BaseMode::Acknowledged` it may still be a base if it was written.
     pub fn aborted(&mut self, id: CheckpointId) {
         self.lineage.aborted(id);
         self.turn.boundaries = self.lineage.boundaries();
