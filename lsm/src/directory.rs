@@ -62,6 +62,10 @@ impl WorkingDirectory {
                 // Somebody who cleans up was faster than our lock and is about to remove the directory.
                 Err(TryLockError::WouldBlock) => continue,
             };
+            // Or was done with it before our lock: what is locked now has no name any more.
+            if !lock_path.exists() {
+                continue;
+            }
             return Ok(Self(Arc::new(Inner { path, lock: Some(lock) })));
         }
     }
@@ -156,6 +160,19 @@ mod tests {
         let b = WorkingDirectory::create(parent.path()).unwrap();
         assert_ne!(a.path(), b.path());
         assert_eq!(entries(parent.path()), 2, "the second start took the first one's directory away");
+    }
+
+    #[test]
+    fn a_start_beside_others_that_clean_up_gets_a_directory_that_stays() {
+        let parent = tempfile::tempdir().unwrap();
+        let starts = || {
+            for _ in 0..500 {
+                let ours = WorkingDirectory::create(parent.path()).unwrap();
+                fs::write(ours.join("file"), b"").unwrap();
+            }
+        };
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(starts))));
+        assert_eq!(entries(parent.path()), 0);
     }
 
     // W2

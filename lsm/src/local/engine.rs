@@ -1,6 +1,6 @@
 //! One open RocksDB database in a working directory.
 //!
-//! Owns: opening, column families, flush and hard links, the list of tables, clipping, closing in the right order.
+//! Owns: opening, column families, flush and hard links, the list of linked tables, clipping, closing in the right order.
 //! Does not own: what keys and values mean (`backend`), which tables are new (`diff`).
 
 use std::path::Path;
@@ -43,6 +43,8 @@ pub(crate) fn rocks(operation: &'static str) -> impl Fn(rocksdb::Error) -> LsmEr
 }
 
 /// An open database. Closing waits for background work; the working directory goes after it.
+///
+/// It does not list its tables: RocksDB deletes them at any moment. Whoever wants to read them as files links them first.
 pub(crate) struct Engine {
     db: DB,
     options: EngineOptions,
@@ -159,11 +161,6 @@ impl Engine {
         self.db.compact_range_cf_opt(handle, None::<&[u8]>, None::<&[u8]>, &compact_away());
         Ok(())
     }
-
-    /// All tables of the states.
-    pub(crate) fn tables(&self) -> Result<Vec<LiveFile>, LsmError> {
-        self.db.live_files().map_err(rocks("list tables"))
-    }
 }
 
 impl Drop for Engine {
@@ -190,11 +187,11 @@ pub(crate) fn iterate<'a>(
     Ok(iterator)
 }
 
-/// A linked checkpoint, opened for reading beside the live database.
+/// Tables that nobody deletes, linked from a live database or fetched, opened for reading.
 pub(crate) struct LinkedDatabase(DB);
 
 impl LinkedDatabase {
-    /// Opens what was linked into `path`. Writes nothing but RocksDB's own log there.
+    /// Opens what lies in `path`. Writes nothing but RocksDB's own log there.
     pub(crate) fn open(path: &Path, states: &[StateDescriptor]) -> Result<Self, LsmError> {
         let mut options = Options::default();
         // Tables are opened when they are read, so that listing them costs nothing per table.

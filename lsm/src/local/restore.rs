@@ -3,7 +3,6 @@
 //! Owns: where fetched tables are put, opening or importing them, clipping, checking that they are what they claim.
 //! Does not own: which tables are needed (`plan`), fetching (the caller).
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
@@ -12,10 +11,10 @@ use lowtide_format::{FormatError, KeyGroupRange, StateDescriptor};
 use rocksdb::LiveFile;
 
 use super::backend::{LsmBackend, State};
-use super::engine::{Engine, family_of_state, rocks};
+use super::engine::{Engine, LinkedDatabase, family_of_state, rocks};
 use super::listener::CompactionLog;
 use super::options::{EngineOptions, LsmOptions};
-use crate::diff::{StoredTable, TableSet};
+use crate::diff::TableSet;
 use crate::directory::{Scratch, WorkingDirectory};
 use crate::error::LsmError;
 use crate::key::outside;
@@ -87,7 +86,7 @@ impl Staging {
             Some(at) => self.open(at)?,
             None => self.import()?,
         };
-        let tables: TableSet = self.known_tables(&backend)?;
+        let tables = self.known_tables();
         let checkpoint = self.plan.checkpoint();
         let sets = &backend.table_sets;
         sets.lock().unwrap_or_else(PoisonError::into_inner).insert(checkpoint, Arc::new(tables));
@@ -205,15 +204,14 @@ impl Staging {
         groups.into_iter().flat_map(|all| outside(all, self.plan.key_groups().0)).collect()
     }
 
-    /// Opens a part beside and copies the entries of `wanted`.
+    /// Opens a part beside, for reading only, and copies the entries of `wanted`.
     fn copy(&self, at: usize, wanted: KeyGroupRange, backend: &mut LsmBackend) -> Result<(), LsmError> {
         let (part, folder) = self.part(at)?;
         write_small_files(folder, &part.meta)?;
-        let options = EngineOptions::new(&self.options, &CompactionLog::default())?;
-        let source = Engine::open(&self.directory, &format!("part-{at}"), options, &part.meta.states)?;
+        let source = LinkedDatabase::open(folder, &part.meta.states)?;
         for state in &part.meta.states {
             let family = family_of_state(&state.name);
-            let mut iterator = source.iterate(&family, wanted)?;
+            let mut iterator = source.iterate(&state.name, wanted)?;
             let target = backend.engine.family(&family)?;
             let mut batch = rocksdb::WriteBatch::default();
             while let Some((stored, value)) = iterator.item() {
@@ -229,23 +227,13 @@ impl Staging {
         Ok(())
     }
 
-    /// The tables of the restored backend that lie in the store already, by their identity.
-    fn known_tables(&self, backend: &LsmBackend) -> Result<TableSet, LsmError> {
-        let mut stored: BTreeMap<TableIdentity, &StoredTable> = BTreeMap::new();
-        for fetch in self.plan.fetches() {
-            if let Some(table) = self.plan.table(fetch) {
-                stored.insert(table.identity(), &fetch.stored);
-            }
-        }
-        let mut known = Vec::new();
-        for file in backend.engine.tables()? {
-            let path = backend.engine.directory().join("db").join(file.name.trim_start_matches('/'));
-            let identity = TableIdentity::of_file(&path)?;
-            if let Some(table) = stored.get(&identity) {
-                known.push((identity, (*table).clone()));
-            }
-        }
-        Ok(known.into_iter().collect())
+    /// The tables that lie in the store already, by their identity: all that were fetched.
+    ///
+    /// The open database is not asked which of them it still has. It merges and deletes them at any moment, and one
+    /// that is gone is never met again.
+    fn known_tables(&self) -> TableSet {
+        let fetches = self.plan.fetches().iter();
+        fetches.filter_map(|fetch| Some((self.plan.table(fetch)?.identity(), fetch.stored.clone()))).collect()
     }
 }
 

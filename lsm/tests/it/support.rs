@@ -100,11 +100,21 @@ pub(crate) fn restore(
     range: KeyGroupRange,
     parts: &[&LsmAcknowledgement],
 ) -> Result<LsmBackend, LsmError> {
+    restore_with(&options(directory), store, range, parts)
+}
+
+/// As [`restore`], with settings of its own.
+pub(crate) fn restore_with(
+    options: &LsmOptions,
+    store: &mut Store,
+    range: KeyGroupRange,
+    parts: &[&LsmAcknowledgement],
+) -> Result<LsmBackend, LsmError> {
     let checkpoint = parts[0].id;
     let parts: Vec<RestorePart> = parts.iter().map(|acknowledgement| part(acknowledgement, store)).collect();
     let key_groups = parts[0].meta.key_groups;
     let plan = RestorePlan::new(range, key_groups, checkpoint, parts)?;
-    let staging = Staging::create(&options(directory), plan)?;
+    let staging = Staging::create(options, plan)?;
     for fetch in staging.plan().fetches() {
         std::fs::write(staging.path(fetch)?, store.get(&fetch.stored.file)).unwrap();
     }
