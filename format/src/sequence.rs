@@ -50,6 +50,8 @@ pub enum SequenceStep {
         /// Which one.
         checkpoint: CheckpointId,
     },
+    /// The generation ended in order: nothing of it is under way.
+    Stop,
 }
 
 /// A published checkpoint or savepoint, as the sequence names it.

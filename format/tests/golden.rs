@@ -166,6 +166,11 @@ fn member() -> SequenceMember {
     }
 }
 
+/// The last member of a job that stopped in order.
+fn stop() -> SequenceMember {
+    SequenceMember { step: SequenceStep::Stop, restored_from: None, trash: Vec::new(), ..member() }
+}
+
 /// Everything a segment says, as text, so that two files can be compared whatever their packing.
 fn told(file: &[u8]) -> Result<String, FormatError> {
     let reader = SegmentReader::open(file, DecodeLimits::default())?;
@@ -200,6 +205,8 @@ fn every_readable_version_has_golden_files_that_still_read() {
         }
         let found = SequenceMember::decode(&read(version, "sequence"), 17, limits).unwrap();
         assert_eq!(found, member(), "version {version}");
+        let found = SequenceMember::decode(&read(version, "sequence-stop"), 17, limits).unwrap();
+        assert_eq!(found, stop(), "version {version}");
     }
 }
 
@@ -213,6 +220,7 @@ fn this_build_still_writes_the_newest_version_byte_for_byte() {
         ("segment", segment(Compression::None).bytes.to_vec()),
         ("manifest", manifest().encode(Compression::None).unwrap()),
         ("sequence", member().encode(Compression::None).unwrap()),
+        ("sequence-stop", stop().encode(Compression::None).unwrap()),
     ];
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         for (name, bytes) in plain.iter().chain(&packed) {

@@ -77,6 +77,7 @@ fn take_step(cursor: &mut Cursor<'_>) -> Result<SequenceStep, FormatError> {
         5 => checkpoint.map(|checkpoint| SequenceStep::Abandon { checkpoint }),
         6 => Some(SequenceStep::SweepBoundary { before_millis: argument }),
         7 => checkpoint.map(|checkpoint| SequenceStep::DeleteSavepoint { checkpoint }),
+        8 => Some(SequenceStep::Stop),
         _ => None,
     };
     step.ok_or_else(|| cursor.invalid("its step has no known number"))

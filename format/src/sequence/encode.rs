@@ -85,6 +85,7 @@ fn tag_of(step: SequenceStep) -> (u8, u64) {
         SequenceStep::Abandon { checkpoint } => (5, checkpoint.get()),
         SequenceStep::SweepBoundary { before_millis } => (6, before_millis),
         SequenceStep::DeleteSavepoint { checkpoint } => (7, checkpoint.get()),
+        SequenceStep::Stop => (8, 0),
     }
 }
 
