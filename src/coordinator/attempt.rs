@@ -5,12 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use lowtide_format::broken::{Break, is_broken};
 use lowtide_format::{
-    CheckpointId, Compression, Manifest, ObjectPath, PublishedRef, SequenceMember, SequenceStep, UploadId,
-    xxh3,
+    CheckpointId, Compression, FileId, ObjectPath, PublishedRef, SequenceMember, SequenceStep, UploadId, xxh3,
 };
 
 use super::machine::{Doubt, Draft, Machine, Truth};
-use super::view::View;
+use super::view::{ListedFile, View};
 use super::{AbortReason, Coordinator, Event};
 use crate::clock::Millis;
 use crate::error::{Error, ErrorKind, Result};
@@ -51,7 +50,7 @@ impl Coordinator {
             }
         };
         let stored = match self.refused(&draft).await {
-            None => self.store_manifest(draft.manifest, now).await,
+            None => self.store_manifest(draft, now).await,
             Some(error) => {
                 // An acknowledged chain that lists such a file can never be published: it is no base any more.
                 self.machine.forget_chains();
@@ -68,13 +67,8 @@ impl Coordinator {
     /// Why a checkpoint cannot be published: a file that may be swept, or one that is gone.
     async fn refused(&self, draft: &Draft) -> Option<Error> {
         let id = draft.manifest.checkpoint;
-        let before = |upload: UploadId| upload.millis() < self.sweep_boundary.0;
-        for file in &draft.unpublished {
-            let upload = ObjectPath::parse(file.object.as_str()).and_then(ObjectPath::upload);
-            if upload.is_some_and(before) {
-                let message = format!("{} of {id} is older than the sweep boundary", file.object);
-                return Some(Error::new(ErrorKind::Aborted, message));
-            }
+        if let Some(error) = self.swept(id, &draft.unpublished) {
+            return Some(error);
         }
         for file in &draft.unproven {
             match self.store.length(&file.object).await {
@@ -90,7 +84,8 @@ impl Coordinator {
     }
 
     /// Rule K1: the manifest first.
-    async fn store_manifest(&mut self, manifest: Manifest, now: Millis) -> Result<()> {
+    async fn store_manifest(&mut self, draft: Draft, now: Millis) -> Result<()> {
+        let Draft { manifest, view, .. } = draft;
         let checkpoint = manifest.checkpoint;
         let bytes = Bytes::from(manifest.encode(Compression::default())?);
         let name = ObjectPath::Manifest { checkpoint, upload: self.ids.next(now) }.name();
@@ -107,8 +102,7 @@ impl Coordinator {
         if let Some(pending) = self.machine.pending.get_mut(&checkpoint) {
             pending.manifest = Some(name.clone());
         }
-        let view = Arc::new(View::of_manifest(&manifest));
-        self.attempts.insert(checkpoint, PublishAttempt { reference, view });
+        self.attempts.insert(checkpoint, PublishAttempt { reference, view: Arc::new(view) });
         Ok(self.store.put_data(&name, bytes).await?)
     }
 
@@ -169,15 +163,21 @@ impl Coordinator {
         }
     }
 
+    /// The head has moved on to a sweep boundary. What was kept from a base that is let go by now may be swept as well.
     fn refused_by_boundary(&self, attempt: &PublishAttempt) -> Option<Error> {
-        let id = attempt.reference.checkpoint;
-        let swept = attempt.view.files.iter().any(|(file, listed)| {
-            let upload = ObjectPath::parse(file.object.as_str()).and_then(ObjectPath::upload);
-            listed.file.checkpoint == id
-                && upload.is_some_and(|upload| upload.millis() < self.sweep_boundary.0)
+        let unpublished = self.machine.unpublished(attempt.view.files().map(ListedFile::id));
+        self.swept(attempt.reference.checkpoint, &unpublished)
+    }
+
+    /// An error if one of these files, which no published checkpoint lists, falls under the sweep boundary.
+    fn swept(&self, id: CheckpointId, unpublished: &[FileId]) -> Option<Error> {
+        let before = |upload: UploadId| upload.millis() < self.sweep_boundary.0;
+        let swept = unpublished.iter().find(|file| {
+            ObjectPath::parse(file.object.as_str()).and_then(ObjectPath::upload).is_some_and(before)
         });
-        swept.then(|| {
-            Error::new(ErrorKind::Aborted, format!("files of {id} are older than the sweep boundary"))
+        swept.map(|file| {
+            let message = format!("{} of {id} is older than the sweep boundary", file.object);
+            Error::new(ErrorKind::Aborted, message)
         })
     }
 

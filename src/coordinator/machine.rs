@@ -266,10 +266,9 @@ impl Machine {
         let own = lowtide_format::KeyGroupSet::from(*range);
         let mut objects: Vec<ObjectName> = base
             .view
-            .files
-            .iter()
-            .filter(|(_, listed)| !listed.key_groups.intersect(&own).is_empty())
-            .map(|(file, _)| file.object.clone())
+            .files()
+            .filter(|listed| !listed.key_groups.intersect(&own).is_empty())
+            .map(|listed| listed.file.entry.object.clone())
             .collect();
         objects.sort_unstable();
         objects.dedup();

@@ -1,8 +1,11 @@
 //! A checkpoint in flight: what it was triggered with and what has been acknowledged.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use lowtide_format::{CheckpointId, CheckpointKind, Generation, KeyGroupRange, KeyGroupSet, ObjectName};
+use lowtide_format::{
+    CheckpointId, CheckpointKind, FileId, Generation, KeyGroupRange, KeyGroupSet, ManifestFile, ObjectName,
+};
 use lowtide_registry::PinId;
 
 use super::acknowledgement::Acknowledgement;
@@ -19,6 +22,14 @@ pub(crate) enum Progress {
     Publishing,
 }
 
+/// A subtask's part of a checkpoint in flight.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) acknowledgement: Acknowledgement,
+    /// Describes the files of its elements, and then its private ones, in their order.
+    pub(crate) files: Vec<Arc<ManifestFile>>,
+}
+
 /// A checkpoint in flight.
 #[derive(Debug)]
 pub(crate) struct Pending {
@@ -30,7 +41,7 @@ pub(crate) struct Pending {
     /// What keeps the files of the bases.
     pub(crate) pins: Vec<PinId>,
     /// By subtask.
-    pub(crate) parts: BTreeMap<u32, Acknowledgement>,
+    pub(crate) parts: BTreeMap<u32, Part>,
     pub(crate) progress: Progress,
     /// The object of its manifest, once it is being stored.
     pub(crate) manifest: Option<ObjectName>,
@@ -52,46 +63,57 @@ impl Pending {
         self.bases.get(subtask as usize).and_then(Option::as_ref)
     }
 
-    /// What is wrong with an acknowledgement of `subtask`, whose key groups are `range`; `None` if nothing is.
+    /// Describes every file that an acknowledgement of `subtask`, whose key groups are `range`, lists.
     ///
     /// An acknowledgement can only keep what its base lists, and only for key groups for which the base lists it: a
     /// file that the base does not list may be deleted already, and a widened element would bring back records that
     /// other elements no longer hide.
-    pub(crate) fn contradiction(
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, in words.
+    pub(crate) fn described(
         &self,
         subtask: u32,
         range: KeyGroupRange,
         part: &Acknowledgement,
-    ) -> Option<String> {
+    ) -> Result<Vec<Arc<ManifestFile>>, String> {
         let asked = self.base(subtask);
         let base = match (part.base, asked) {
             (None, _) => None,
             (Some(id), Some(base)) if base.id == id => Some(base),
-            (Some(id), _) => return Some(format!("it is against {id}, which it was not asked to take")),
+            (Some(id), _) => return Err(format!("it is against {id}, which it was not asked to take")),
         };
-        let new: Vec<_> = part.files.iter().map(|file| file.entry.id()).collect();
+        let new: Vec<_> = part.files.iter().map(|file| (file.entry.id(), Arc::new(file.clone()))).collect();
         if let Some(file) = part.files.iter().find(|file| file.checkpoint != self.id) {
-            return Some(format!("its new file {} is of {}", file.entry.object, file.checkpoint));
+            return Err(format!("its new file {} is of {}", file.entry.object, file.checkpoint));
         }
+        let new = |file: &FileId| new.iter().find(|(id, _)| id == file).map(|(_, file)| Arc::clone(file));
+        let kept = |file: &FileId| base.and_then(|base| base.view.get(file));
         let own = KeyGroupSet::from(range);
+        let mut files = Vec::with_capacity(part.elements.len() + part.private.len());
         for element in &part.elements {
             let file = &element.file;
             if !element.key_groups.is_subset(&own) {
-                return Some(format!("it lists {} for key groups outside {range}", file.object));
+                return Err(format!("it lists {} for key groups outside {range}", file.object));
             }
-            if new.contains(file) {
-                continue;
-            }
-            match base.and_then(|base| base.view.files.get(file)) {
-                None => return Some(format!("it keeps {}, which its base does not list", file.object)),
-                Some(listed) if !element.key_groups.is_subset(&listed.key_groups) => {
-                    return Some(format!("it widens the key groups of {}", file.object));
+            files.push(match (new(file), kept(file)) {
+                (Some(new), _) => new,
+                (None, None) => {
+                    return Err(format!("it keeps {}, which its base does not list", file.object));
                 }
-                Some(_) => {}
-            }
+                (None, Some(listed)) if !element.key_groups.is_subset(&listed.key_groups) => {
+                    return Err(format!("it widens the key groups of {}", file.object));
+                }
+                (None, Some(listed)) => Arc::clone(&listed.file),
+            });
         }
-        let kept = |file| base.is_some_and(|base| base.view.files.contains_key(file));
-        let lost = part.private.iter().find(|(_, file)| !new.contains(file) && !kept(file));
-        lost.map(|(name, file)| format!("it keeps {name} as {}, which its base does not list", file.object))
+        for (name, file) in &part.private {
+            let known = new(file).or_else(|| kept(file).map(|listed| Arc::clone(&listed.file)));
+            files.push(known.ok_or_else(|| {
+                format!("it keeps {name} as {}, which its base does not list", file.object)
+            })?);
+        }
+        Ok(files)
     }
 }

@@ -10,7 +10,7 @@ use super::Machine;
 use crate::coordinator::acknowledgement::Acknowledgement;
 use crate::coordinator::event::{AbortReason, Event};
 use crate::coordinator::options::BaseMode;
-use crate::coordinator::pending::Progress;
+use crate::coordinator::pending::{Part, Progress};
 use crate::coordinator::view::{Base, View};
 use crate::error::{Error, Result};
 
@@ -55,13 +55,18 @@ impl Machine {
             }
             return Ok(Acknowledged::Other(vec![Event::Ignored(id)]));
         };
-        if let Some(contradiction) = pending.contradiction(subtask, range, &part) {
-            tracing::warn!(checkpoint = %id, subtask, contradiction, "acknowledgement refused");
-            self.free_unlisted(subtask, &part);
-            return Ok(Acknowledged::Other(self.abort(id, AbortReason::Contradicted)));
-        }
+        let files = match pending.described(subtask, range, &part) {
+            Ok(files) => files,
+            Err(contradiction) => {
+                tracing::warn!(checkpoint = %id, subtask, contradiction, "acknowledgement refused");
+                self.free_unlisted(subtask, &part);
+                return Ok(Acknowledged::Other(self.abort(id, AbortReason::Contradicted)));
+            }
+        };
+        let part = Part { acknowledgement: part, files };
         let owner = self.owner_of_new(subtask);
-        self.registry.extend(Holder::Pending(id), part.files.iter().map(|file| (file.entry.id(), owner)))?;
+        let new = &part.acknowledgement.files;
+        self.registry.extend(Holder::Pending(id), new.iter().map(|file| (file.entry.id(), owner)))?;
         self.remember_chain(id, subtask, &part)?;
         let Some(pending) = self.pending.get_mut(&id) else { return Ok(Acknowledged::Waiting) };
         pending.parts.insert(subtask, part);
@@ -70,19 +75,17 @@ impl Machine {
     }
 
     /// In mode `Acknowledged`, what the subtask has acknowledged last may be its next base, and is held.
-    fn remember_chain(&mut self, id: CheckpointId, subtask: u32, part: &Acknowledgement) -> Result<()> {
+    fn remember_chain(&mut self, id: CheckpointId, subtask: u32, part: &Part) -> Result<()> {
         let Some(pending) = self.pending.get(&id) else { return Ok(()) };
         let newer_known = self.chains.get(&subtask).is_some_and(|chain| chain.id > id);
         if self.options.base_mode != BaseMode::Acknowledged || pending.is_savepoint() || newer_known {
             return Ok(());
         }
-        let base = pending.base(subtask).filter(|base| part.base == Some(base.id));
-        let view = View::of_acknowledgement(part, base.map(|base| &*base.view));
+        let view = View::of_acknowledgement(&part.acknowledgement.elements, &part.files);
         let owner = self.owner_of_new(subtask);
         let files: Vec<_> = view
-            .files
-            .keys()
-            .map(|file| (file.clone(), self.registry.owner(&file.object).unwrap_or(owner)))
+            .files()
+            .map(|listed| (listed.id(), self.registry.owner(&listed.file.entry.object).unwrap_or(owner)))
             .collect();
         let released = self.registry.replace(Holder::Chain(subtask), files)?;
         self.free.add(Vec::new(), released.objects);

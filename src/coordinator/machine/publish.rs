@@ -1,11 +1,11 @@
 //! All subtasks have acknowledged: the manifest, and what follows once it is published.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lowtide_format::{
-    CheckpointId, CheckpointKind, Element, FileId, KeyGrouping, LocalFile, Manifest, ManifestFile,
-    ObjectName, PublishedRef, StateDescriptor, SubtaskPart,
+    CheckpointId, CheckpointKind, Element, FileId, KeyGrouping, LocalFile, Manifest, PublishedRef,
+    StateDescriptor, SubtaskPart,
 };
 use lowtide_registry::{Holder, Owner};
 
@@ -13,14 +13,16 @@ use super::{Completed, Doubt, Machine, Truth};
 use crate::clock::Millis;
 use crate::coordinator::acknowledgement::Acknowledgement;
 use crate::coordinator::event::{AbortReason, Event};
-use crate::coordinator::pending::{Pending, Progress};
-use crate::coordinator::view::View;
+use crate::coordinator::pending::{Part, Pending, Progress};
+use crate::coordinator::view::{ListedFile, View};
 use crate::error::{Error, Result};
 
 /// A manifest to be published.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(crate) manifest: Manifest,
+    /// What it lists.
+    pub(crate) view: View,
     /// Listed files that no published manifest lists.
     pub(crate) unpublished: Vec<FileId>,
     /// Those among them that were acknowledged for an earlier checkpoint: somebody may have taken them away.
@@ -34,56 +36,62 @@ impl Machine {
     ///
     /// `invalid-argument` if the checkpoint is not pending or its parts do not fit together.
     pub(crate) fn begin_publish(&mut self, id: CheckpointId, now: Millis) -> Result<Draft> {
-        let manifest = self.manifest_of(id, now)?;
-        let base =
-            self.newest_own().and_then(|id| self.checkpoints.get(&id)).and_then(|base| base.view.as_ref());
+        let pending =
+            self.pending.get(&id).ok_or_else(|| Error::not_found(format!("{id} is not pending")))?;
+        let (view, subtasks) = self.listed_by(pending);
+        let newest = self.newest_own();
+        // What was kept from the newest checkpoint is published: nearly everything, and not looked up again.
+        let settled = pending.parts.values().all(|part| {
+            let base = part.acknowledgement.base;
+            base.is_none() || base == newest
+        });
+        let earlier = |listed: &&ListedFile| listed.file.checkpoint != id;
+        let unproven = match settled {
+            true => Vec::new(),
+            false => self.unpublished(view.files().filter(earlier).map(ListedFile::id)),
+        };
+        let new = view.files().filter(|listed| !earlier(listed)).map(ListedFile::id);
+        let unpublished = unproven.iter().cloned().chain(new).collect();
+        let manifest = self.manifest_of(pending, &view, subtasks, now)?;
+        if let Some(pending) = self.pending.get_mut(&id) {
+            pending.progress = Progress::Publishing;
+        }
+        Ok(Draft { manifest, view, unpublished, unproven })
+    }
+
+    /// Those of `files` that no published checkpoint or savepoint lists.
+    pub(crate) fn unpublished(&self, files: impl Iterator<Item = FileId>) -> Vec<FileId> {
+        let newest = self.newest_own().and_then(|id| self.checkpoints.get(&id));
+        let newest = newest.and_then(|newest| newest.view.as_ref());
         let published = |file: &FileId| {
-            base.is_some_and(|view| view.files.contains_key(file))
+            newest.is_some_and(|view| view.lists(file))
                 || self
                     .registry
                     .is_listed(file, |holder| matches!(holder, Holder::Checkpoint(_) | Holder::Savepoint(_)))
         };
-        let files = manifest.files.iter();
-        let unpublished: Vec<&ManifestFile> = files.filter(|file| !published(&file.entry.id())).collect();
-        let earlier = unpublished.iter().filter(|file| file.checkpoint != id);
-        let unproven = earlier.map(|file| file.entry.id()).collect();
-        let unpublished = unpublished.into_iter().map(|file| file.entry.id()).collect();
-        if let Some(pending) = self.pending.get_mut(&id) {
-            pending.progress = Progress::Publishing;
-        }
-        Ok(Draft { manifest, unpublished, unproven })
+        files.filter(|file| !published(file)).collect()
     }
 
-    fn manifest_of(&self, id: CheckpointId, now: Millis) -> Result<Manifest> {
-        let pending =
-            self.pending.get(&id).ok_or_else(|| Error::not_found(format!("{id} is not pending")))?;
-        let files = listed_files(pending);
-        let index: HashMap<(&ObjectName, u64), u32> = files
-            .iter()
-            .zip(0..)
-            .map(|(file, index)| ((&file.entry.object, file.entry.offset), index))
-            .collect();
-        let position = |file: &FileId| {
-            index.get(&(&file.object, file.offset)).copied().ok_or_else(|| {
-                Error::invalid_argument(format!("{id} lists {}, which nobody has described", file.object))
-            })
-        };
+    /// The files that all parts list, each once, and the parts as a manifest says them.
+    fn listed_by(&self, pending: &Pending) -> (View, Vec<SubtaskPart>) {
+        let mut view = View::with_capacity(pending.parts.values().map(|part| part.files.len()).sum());
         let mut subtasks = Vec::with_capacity(pending.parts.len());
-        for (subtask, part) in &pending.parts {
+        for (subtask, Part { acknowledgement: part, files }) in &pending.parts {
             let Some(range) = self.options.subtasks.get(*subtask as usize).copied() else { continue };
-            let element = |element: &crate::coordinator::AcknowledgedElement| {
-                Ok(Element {
-                    file: position(&element.file)?,
-                    key_groups: element.key_groups.clone(),
-                    live_puts: element.live_puts,
-                    live_tombstones: element.live_tombstones,
-                    live_clears: element.live_clears,
-                })
-            };
-            let elements = part.elements.iter().map(element).collect::<Result<Vec<_>>>()?;
-            let local_file =
-                |(name, file): &(String, FileId)| Ok(LocalFile { name: name.clone(), file: position(file)? });
-            let local_files = part.private.iter().map(local_file).collect::<Result<Vec<_>>>()?;
+            let mut files = files.iter().map(Arc::clone);
+            let elements = part.elements.iter().zip(files.by_ref());
+            let elements = elements.map(|(element, file)| Element {
+                file: view.list(file, Some(&element.key_groups)),
+                key_groups: element.key_groups.clone(),
+                live_puts: element.live_puts,
+                live_tombstones: element.live_tombstones,
+                live_clears: element.live_clears,
+            });
+            let elements = elements.collect();
+            let local_files = part.private.iter().zip(files);
+            let local_files = local_files
+                .map(|((name, _), file)| LocalFile { name: name.clone(), file: view.list(file, None) })
+                .collect();
             subtasks.push(SubtaskPart {
                 index: *subtask,
                 range,
@@ -92,8 +100,24 @@ impl Machine {
                 entries: part.entries,
             });
         }
+        let moved = view.order_by_checkpoint();
+        let place = |file: &mut u32| *file = moved.get(*file as usize).copied().unwrap_or(*file);
+        for part in &mut subtasks {
+            part.elements.iter_mut().for_each(|element| place(&mut element.file));
+            part.local_files.iter_mut().for_each(|local| place(&mut local.file));
+        }
+        (view, subtasks)
+    }
+
+    fn manifest_of(
+        &self,
+        pending: &Pending,
+        view: &View,
+        subtasks: Vec<SubtaskPart>,
+        now: Millis,
+    ) -> Result<Manifest> {
         Ok(Manifest {
-            checkpoint: id,
+            checkpoint: pending.id,
             generation: self.generation,
             kind: pending.kind,
             base: pending.trigger(self.generation).base(),
@@ -103,8 +127,8 @@ impl Machine {
             created_millis: now.0,
             unclaimed: self.unclaimed() && pending.is_savepoint(),
             backend: self.options.backend.clone(),
-            states: states_of(pending.parts.values())?,
-            files,
+            states: states_of(pending.parts.values().map(|part| &part.acknowledgement))?,
+            files: view.files().map(|listed| (*listed.file).clone()).collect(),
             subtasks,
         })
     }
@@ -113,7 +137,7 @@ impl Machine {
     pub(crate) fn truth_with(&self, reference: &PublishedRef, view: &View) -> Truth {
         let subsumed = self.subsumed_by(reference);
         let mut truth = self.truth();
-        let names = self.freed_by(&subsumed, |file| view.files.contains_key(file));
+        let names = self.freed_by(&subsumed, |file| view.lists(file));
         let room = super::truth::TRASH_MAX.saturating_sub(truth.trash.len());
         truth.trash.extend(names.into_iter().take(room));
         if reference.kind == CheckpointKind::Savepoint {
@@ -180,23 +204,29 @@ impl Machine {
         Ok(events)
     }
 
+    /// Registers what `view` lists, as changes against the newest checkpoint.
     fn register(&mut self, holder: Holder, view: &View) -> Result<()> {
-        let base = self.newest_own();
+        let base = self.newest_own().filter(|_| matches!(holder, Holder::Checkpoint(_)));
         let base_view = base.and_then(|id| self.checkpoints.get(&id)).and_then(|base| base.view.clone());
-        let (base, removed) = match (base, &base_view) {
-            (Some(base), Some(base_view)) if matches!(holder, Holder::Checkpoint(_)) => {
-                let gone = base_view.files.keys().filter(|file| !view.files.contains_key(*file));
-                (Some(Holder::Checkpoint(base)), gone.cloned().collect())
+        let mut gone = vec![true; base_view.as_ref().map_or(0, |base| base.len())];
+        let mut added: Vec<(FileId, Owner)> = Vec::new();
+        for file in view.files().map(ListedFile::id) {
+            let known = base_view.as_ref().and_then(|base| base.position(&file));
+            match known.and_then(|position| gone.get_mut(position as usize)) {
+                Some(gone) => *gone = false,
+                None => {
+                    let owner = self.registry.owner(&file.object).unwrap_or(Owner::Coordinator);
+                    added.push((file, owner));
+                }
             }
-            _ => (None, Vec::new()),
+        }
+        let removed: Vec<FileId> = match &base_view {
+            Some(base) => {
+                base.files().zip(gone).filter(|(_, gone)| *gone).map(|(file, _)| file.id()).collect()
+            }
+            None => Vec::new(),
         };
-        let known = |file: &FileId| base_view.as_ref().is_some_and(|base| base.files.contains_key(file));
-        let added: Vec<(FileId, Owner)> = view
-            .files
-            .keys()
-            .filter(|file| base.is_none() || !known(file))
-            .map(|file| (file.clone(), self.registry.owner(&file.object).unwrap_or(Owner::Coordinator)))
-            .collect();
+        let base = base.filter(|_| base_view.is_some()).map(Holder::Checkpoint);
         Ok(self.registry.register(holder, base, added, &removed)?)
     }
 
@@ -240,24 +270,6 @@ impl Machine {
 /// The id after `id`. The last id is never given out, so there is one.
 fn above(id: CheckpointId) -> CheckpointId {
     id.next().unwrap_or(CheckpointId::MAX)
-}
-
-/// The files that all parts list, each once, by checkpoint and then by name.
-fn listed_files(pending: &Pending) -> Vec<ManifestFile> {
-    let mut files: Vec<&ManifestFile> = Vec::new();
-    for (subtask, part) in &pending.parts {
-        let new: HashMap<FileId, &ManifestFile> =
-            part.files.iter().map(|file| (file.entry.id(), file)).collect();
-        let base = pending.base(*subtask).filter(|base| part.base == Some(base.id));
-        let kept = |id: &FileId| base.and_then(|base| base.view.files.get(id)).map(|listed| &*listed.file);
-        files.extend(part.listed().filter_map(|id| new.get(id).copied().or_else(|| kept(id))));
-    }
-    fn order(file: &ManifestFile) -> (CheckpointId, &ObjectName, u64) {
-        (file.checkpoint, &file.entry.object, file.entry.offset)
-    }
-    files.sort_unstable_by(|a, b| order(a).cmp(&order(b)));
-    files.dedup_by(|a, b| a.entry.object == b.entry.object && a.entry.offset == b.entry.offset);
-    files.into_iter().cloned().collect()
 }
 
 /// The states of all parts, each once, by name.
