@@ -25,6 +25,7 @@ mod published;
 mod schedule;
 mod start;
 mod sweep;
+mod unattended;
 mod view;
 
 use std::collections::BTreeMap;
@@ -39,8 +40,9 @@ pub use options::{BaseMode, Claim, Cleanup, CoordinatorOptions};
 pub use published::{Published, PublishedCheckpoint, read_published};
 pub use schedule::Due;
 pub use start::{Recovered, Start};
+pub use unattended::delete_savepoint;
 
-pub(crate) use published::read_manifest;
+pub(crate) use published::{read_manifest, read_published_past_damage};
 
 use machine::Machine;
 
@@ -138,7 +140,7 @@ impl Coordinator {
         now: Millis,
     ) -> Result<Vec<Event>> {
         if generation == self.machine.generation {
-            return self.end(id, AbortReason::Declined, now).await;
+            return self.give_up_pending(id, AbortReason::Declined, now).await;
         }
         self.check_not_fenced()?;
         Ok(vec![Event::Ignored(id)])
@@ -150,7 +152,7 @@ impl Coordinator {
     ///
     /// `fenced`.
     pub async fn abort(&mut self, id: CheckpointId, now: Millis) -> Result<Vec<Event>> {
-        self.end(id, AbortReason::Requested, now).await
+        self.give_up_pending(id, AbortReason::Requested, now).await
     }
 
     /// Gives a pending checkpoint up as if its time had run out.
@@ -159,7 +161,7 @@ impl Coordinator {
     ///
     /// `fenced`.
     pub async fn expire_one(&mut self, id: CheckpointId, now: Millis) -> Result<Vec<Event>> {
-        self.end(id, AbortReason::Expired, now).await
+        self.give_up_pending(id, AbortReason::Expired, now).await
     }
 
     /// Gives up every pending checkpoint whose time has run out.
@@ -170,12 +172,17 @@ impl Coordinator {
     pub async fn expire(&mut self, now: Millis) -> Result<Vec<Event>> {
         let mut events = Vec::new();
         for id in self.machine.overdue(now) {
-            events.extend(self.end(id, AbortReason::Expired, now).await?);
+            events.extend(self.give_up_pending(id, AbortReason::Expired, now).await?);
         }
         Ok(events)
     }
 
-    async fn end(&mut self, id: CheckpointId, reason: AbortReason, now: Millis) -> Result<Vec<Event>> {
+    async fn give_up_pending(
+        &mut self,
+        id: CheckpointId,
+        reason: AbortReason,
+        now: Millis,
+    ) -> Result<Vec<Event>> {
         self.check_not_fenced()?;
         let events = if self.machine.is_publishing(id) {
             self.end_attempt(id, reason, now).await?
@@ -335,9 +342,6 @@ impl Coordinator {
         let settled = if self.doubts.is_empty() { Ok(()) } else { self.dispel(now).await };
         self.hand_over_free();
         let report = self.deleter.run().await;
-        if let Err(error) = self.sequence.prune().await {
-            tracing::warn!(error = %error, "superseded members could not be deleted, will be tried again");
-        }
         match settled {
             Err(error) if error.kind() == crate::ErrorKind::Fenced => Err(error),
             _ => Ok(report),
@@ -350,9 +354,10 @@ impl Coordinator {
         self.deleter.clone()
     }
 
-    /// What is free becomes work for the deleter.
+    /// What is free or superseded becomes work for the deleter.
     fn hand_over_free(&mut self) {
         self.deleter.add(self.machine.free.take());
+        self.deleter.add_members(self.sequence.take_superseded());
     }
 
     fn check_not_fenced(&self) -> Result<()> {

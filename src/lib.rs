@@ -66,7 +66,7 @@ pub use clock::{Clock, ManualClock, Millis, SystemClock, UploadIdSource};
 pub use coordinator::{
     AbortReason, AcknowledgedElement, Acknowledgement, BaseMode, Claim, Cleanup, Coordinator,
     CoordinatorOptions, Deleter, DeletionReport, Due, Event, Holdings, Notice, Published,
-    PublishedCheckpoint, Recovered, Start, Trigger, WriteFigures, read_published,
+    PublishedCheckpoint, Recovered, Start, Trigger, WriteFigures, delete_savepoint, read_published,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use inspect::{

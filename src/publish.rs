@@ -27,6 +27,13 @@
 //! A member that was created and not verified is a stray: it lies below the newest, nobody reads it, its writer deletes
 //! it, and so does the next take-over.
 //!
+//! A newest member that is damaged ends the sequence: whoever needs it gets an error that names it, and nobody appends.
+//! To go on from the member before it would be wrong in three ways. It may have published a checkpoint, which would be
+//! lost and its files swept. It may have let one go whose files are deleted, which would be listed again. And where
+//! "damaged" is only what a reader sees of a create that is still being made visible, its writer would verify it and act
+//! on it while the other's member, which does not know it, is the newest. Only a reader that takes over nothing may look
+//! past it ([`newest_sound_member`]): what it finds is checked file by file.
+//!
 //! Assumed of a store: a create-if-absent is atomic, a read sees every write that was answered before, and a create is
 //! not applied long after its caller gave up *and* the object was created by a repetition and deleted again. Until a
 //! doubtful create is settled by another member at its number, everything that it names is kept.
@@ -293,7 +300,7 @@ impl Sequence {
         Ok(newest == self.head.as_ref().map(|head| head.number))
     }
 
-    /// Lists once more, to find strays below the head; [`Sequence::prune`] deletes them.
+    /// Lists once more, to find strays below the head; [`Sequence::take_superseded`] hands them on.
     ///
     /// # Errors
     ///
@@ -304,17 +311,23 @@ impl Sequence {
         Ok(())
     }
 
-    /// Deletes members that are superseded, by rule S1. What fails is tried again next time.
-    pub(crate) async fn prune(&mut self) -> Result<()> {
-        let Some(kept) = self.head.as_ref().map(|head| head.number.saturating_sub(1)) else { return Ok(()) };
-        while let Some(number) = self.older.first().copied().filter(|number| *number < kept) {
-            let name = ObjectPath::Sequence { number }.name();
-            if let Some((_, error)) = self.store.delete(&[name]).await.failed.pop() {
-                return Err(error.into());
-            }
-            self.older.remove(&number);
-        }
-        Ok(())
+    /// Hands on the members that are superseded, for somebody who deletes them by rule S1.
+    pub(crate) fn take_superseded(&mut self) -> BTreeSet<u64> {
+        self.take_older(1)
+    }
+
+    /// As [`Sequence::take_superseded`], for a writer that has appended beside a coordinator, right after a member of
+    /// its. That one may know the member before the head, or, if its last append is in doubt, the one before that; it
+    /// must find it.
+    pub(crate) fn take_superseded_beside(&mut self) -> BTreeSet<u64> {
+        self.take_older(2)
+    }
+
+    /// Takes the numbers that lie more than `kept_below_head` below the head.
+    fn take_older(&mut self, kept_below_head: u64) -> BTreeSet<u64> {
+        let head = self.head.as_ref().map_or(0, |head| head.number);
+        let stay = self.older.split_off(&head.saturating_sub(kept_below_head));
+        std::mem::replace(&mut self.older, stay)
     }
 }
 
@@ -326,6 +339,27 @@ async fn numbers(store: &Store) -> Result<BTreeSet<u64>> {
         _ => None,
     };
     Ok(objects.iter().filter_map(|object| number(&object.path)).collect())
+}
+
+/// The newest member that is not damaged; for readers that take over nothing and check every file they find listed.
+///
+/// # Errors
+///
+/// `store` if the sequence could not be listed or read; the damage, if there is no sound member.
+pub(crate) async fn newest_sound_member(store: &Store) -> Result<Option<SequenceMember>> {
+    let mut damage = None;
+    for number in numbers(store).await?.into_iter().rev() {
+        match read_member(store, number).await {
+            Ok(None) => {}
+            Ok(Some(member)) => return Ok(Some(member)),
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                tracing::warn!(number, error = %error, "looking past a damaged member of the sequence");
+                damage.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    damage.map_or(Ok(None), Err)
 }
 
 /// The member with this number; `None` if it is not there.

@@ -14,6 +14,10 @@
 //!
 //! Whatever is published between 2 and 4 lists only files of the base, which the sweep has seen listed, or files that
 //! the boundary protects.
+//!
+//! Step 3 is left out where the newest member says it already. If that is a boundary as late as this one, whoever
+//! appends after it knows it. If it is the end of a generation, then what was listed before it was read, and no manifest
+//! lists, belongs to generations that are over: whoever takes over later uploads later.
 
 use std::collections::HashSet;
 
@@ -21,7 +25,7 @@ use lowtide_format::broken::{Break, is_broken};
 use lowtide_format::{ObjectClass, ObjectName, ObjectPath, SequenceMember, SequenceStep, Store, UploadId};
 
 use crate::clock::{Millis, UploadIdSource};
-use crate::coordinator::read_manifest;
+use crate::coordinator::{Deleter, read_manifest};
 use crate::error::{Error, ErrorKind, Result};
 use crate::publish::{AppendError, Sequence};
 
@@ -36,8 +40,8 @@ pub struct SweepOptions {
     pub age_millis: u64,
     /// Whether orphans are deleted, or only named.
     pub mode: SweepMode,
-    /// The checkpoint timeout of the job. From outside the job a smaller age is refused: what a running checkpoint has
-    /// uploaded looks like an orphan.
+    /// The checkpoint timeout of the job. From outside the job a smaller age is refused, unless the job has stopped in
+    /// order: what a running checkpoint has uploaded looks like an orphan.
     pub timeout_millis: u64,
 }
 
@@ -70,20 +74,14 @@ pub struct SweepReport {
 ///
 /// # Errors
 ///
-/// `invalid-argument` if the age is below the checkpoint timeout; `not-found` if there is no job; `store`, `corrupt`,
-/// `missing` if the sequence or a manifest cannot be read: nothing is deleted then.
+/// `invalid-argument` if the age is below the checkpoint timeout and the job has not stopped in order; `not-found` if
+/// there is no job; `store`, `corrupt`, `missing` if the sequence or a manifest cannot be read: nothing is deleted then.
 pub async fn sweep_directory(
     store: &Store,
     options: SweepOptions,
     now: Millis,
     ids: &UploadIdSource,
 ) -> Result<SweepReport> {
-    if options.age_millis < options.timeout_millis {
-        return Err(Error::invalid_argument(format!(
-            "an age of {} ms is below the checkpoint timeout of {} ms; ask the job itself to sweep",
-            options.age_millis, options.timeout_millis
-        )));
-    }
     let before = now.minus(options.age_millis);
     for _ in 0..STARTS_MAX {
         let stale = if is_broken(Break::SweepReadsFirst) {
@@ -96,6 +94,13 @@ pub async fn sweep_directory(
         let Some(head) = sequence.head().cloned() else {
             return Err(Error::not_found(format!("there is no job in {}", store.location())));
         };
+        let stopped = head.step == SequenceStep::Stop;
+        if !stopped && options.age_millis < options.timeout_millis {
+            return Err(Error::invalid_argument(format!(
+                "an age of {} ms is below the checkpoint timeout of {} ms, and the job has not stopped; ask it to sweep",
+                options.age_millis, options.timeout_millis
+            )));
+        }
         let needed = match needed_objects(store, stale.as_ref().unwrap_or(&head)).await {
             // The job has let the checkpoint go meanwhile.
             Err(error) if error.kind() == ErrorKind::Missing && !sequence.is_newest().await? => continue,
@@ -105,11 +110,13 @@ pub async fn sweep_directory(
         if options.mode == SweepMode::DryRun || orphans.is_empty() {
             return Ok(SweepReport { orphans, failed: Vec::new() });
         }
-        if is_broken(Break::SweepWithoutBoundary) {
-            return Ok(delete(store, orphans).await);
-        }
         // Everything that was begun up to `before` is taken, so the boundary lies behind it.
         let before_millis = before.0.saturating_add(1);
+        let said = stopped || head.sweep_boundary_millis >= before_millis;
+        if said || is_broken(Break::SweepWithoutBoundary) {
+            return Ok(delete(store, orphans).await);
+        }
+        let after_boundary = matches!(head.step, SequenceStep::SweepBoundary { .. });
         let boundary = SequenceMember {
             number: sequence.next_number(),
             token: ids.next(now),
@@ -119,8 +126,16 @@ pub async fn sweep_directory(
             ..head
         };
         match sequence.append(boundary).await {
-            // Superseded members are left to the job: it still has to find the one that it knows.
-            Ok(()) => return Ok(delete(store, orphans).await),
+            Ok(()) => {
+                let report = delete(store, orphans).await;
+                // After a boundary, which member the job knows cannot be told.
+                if !after_boundary {
+                    let deleter = Deleter::new(store.clone());
+                    deleter.add_members(sequence.take_superseded_beside());
+                    deleter.prune().await;
+                }
+                return Ok(report);
+            }
             Err(AppendError::Fenced { .. } | AppendError::Moved | AppendError::Settled(_)) => {}
             Err(
                 AppendError::NotApplied(error)

@@ -1,6 +1,7 @@
 //! Carrying out what was decided to be deleted, off the critical path.
 //!
-//! Owns: the queue, its order (manifests before files), retries. Does not own: the decision (`machine`).
+//! Owns: the queue, its order (manifests before files; members of the sequence one after the other, ascending, rule S1),
+//! retries. Does not own: the decision (`machine`, `publish`).
 //!
 //! Every object in the queue is free for good: a delete that runs late, twice, or after this coordinator was replaced
 //! is as right as one that runs at once.
@@ -8,7 +9,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use lowtide_format::{ObjectName, Store};
+use lowtide_format::{ObjectName, ObjectPath, Store};
 use parking_lot::Mutex;
 
 use super::machine::Batch;
@@ -21,6 +22,10 @@ struct Queue {
     batches: VecDeque<Batch>,
     /// Everything decided and not confirmed, in the queue or in a run.
     outstanding: BTreeSet<ObjectName>,
+    /// Superseded members of the sequence that may still be there.
+    members: BTreeSet<u64>,
+    /// Whether a run is deleting members: no other may begin with a higher one meanwhile.
+    pruning: bool,
 }
 
 /// Deletes what a coordinator has decided. Clones share the queue, so one can work in the background.
@@ -53,6 +58,15 @@ impl Drop for Running<'_> {
     }
 }
 
+/// The one run that deletes members; another may once it has ended, whatever becomes of it.
+struct Pruning<'a>(&'a Mutex<Queue>);
+
+impl Drop for Pruning<'_> {
+    fn drop(&mut self) {
+        self.0.lock().pruning = false;
+    }
+}
+
 impl Deleter {
     pub(crate) fn new(store: Store) -> Self {
         Self { store, queue: Arc::default() }
@@ -63,6 +77,39 @@ impl Deleter {
         for batch in batches {
             queue.outstanding.extend(batch.manifests.iter().chain(&batch.objects).cloned());
             queue.batches.push_back(batch);
+        }
+    }
+
+    /// Members of the sequence that are superseded for good.
+    pub(crate) fn add_members(&self, members: BTreeSet<u64>) {
+        self.queue.lock().members.extend(members);
+    }
+
+    /// Whether a run would have something to do.
+    pub(crate) fn has_work(&self) -> bool {
+        let queue = self.queue.lock();
+        !queue.outstanding.is_empty() || (!queue.members.is_empty() && !queue.pruning)
+    }
+
+    /// Deletes superseded members of the sequence, each only once the one before it is gone. One that cannot be deleted
+    /// is tried again by the next run.
+    pub(crate) async fn prune(&self) {
+        {
+            let mut queue = self.queue.lock();
+            if queue.pruning {
+                return;
+            }
+            queue.pruning = true;
+        }
+        let _pruning = Pruning(&self.queue);
+        loop {
+            let Some(number) = self.queue.lock().members.first().copied() else { return };
+            let name = ObjectPath::Sequence { number }.name();
+            if let Some((_, error)) = self.store.delete(&[name]).await.failed.pop() {
+                tracing::warn!(number, error = %error, "a superseded member could not be deleted, will be tried again");
+                return;
+            }
+            self.queue.lock().members.remove(&number);
         }
     }
 
@@ -77,7 +124,7 @@ impl Deleter {
         self.queue.lock().outstanding.len()
     }
 
-    /// Works off what is in the queue now, each object once. Safe to run several times side by side and to drop.
+    /// Works off what is in the queue now, each object once, superseded members of the sequence last. Safe to run several times side by side and to drop.
     pub async fn run(&self) -> DeletionReport {
         let mut report = DeletionReport::default();
         let batches = self.queue.lock().batches.len();
@@ -93,6 +140,7 @@ impl Deleter {
                 report.failed += running.batch.objects.len();
             }
         }
+        self.prune().await;
         report
     }
 

@@ -5,7 +5,7 @@ use lowtide_format::{
 };
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::publish::Sequence;
+use crate::publish::{Sequence, newest_sound_member};
 
 /// A completed checkpoint or savepoint of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +115,13 @@ impl Published {
 pub async fn read_published(store: &Store) -> Result<Published> {
     let sequence = Sequence::read(store.clone()).await?;
     Ok(Published::of(sequence.head(), &store.location()))
+}
+
+/// As [`read_published`], but past a damaged newest member, to the one before it: what that lists may be gone. For a
+/// restore that may fall back and claims nothing.
+pub(crate) async fn read_published_past_damage(store: &Store) -> Result<Published> {
+    let member = newest_sound_member(store).await?;
+    Ok(Published::of(member.as_ref(), &store.location()))
 }
 
 /// The manifest that `reference` names.

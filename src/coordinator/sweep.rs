@@ -49,9 +49,8 @@ impl Coordinator {
         let step = SequenceStep::SweepBoundary { before_millis: self.sweep_boundary.0 };
         self.append(step, Machine::truth, now).await?;
         let report = delete(&self.store, orphans).await;
-        if let Err(error) = self.sequence.prune().await {
-            tracing::warn!(error = %error, "superseded members could not be deleted, will be tried again");
-        }
+        self.hand_over_free();
+        self.deleter.prune().await;
         Ok(report)
     }
 

@@ -41,6 +41,9 @@ pub enum FaultMode {
     Hang,
     /// It waits until [`Faults::resume`] and then happens as if nothing had been.
     Pause,
+    /// A create on condition does not happen and reports that the object exists, as stores do that answer a conflict of
+    /// two creates so. Every other call fails as by [`FaultMode::Before`].
+    Conflict,
 }
 
 /// Objects that a plan applies to.

@@ -118,6 +118,10 @@ impl ObjectStore for FaultStore {
                 Err(failure("the body is cut", location))
             }
             Some(FaultMode::Cut) => Err(failure("the body is cut, and refused", location)),
+            Some(FaultMode::Conflict) if matches!(opts.mode, PutMode::Create) => {
+                let source = "planned conflict with a create that fails".into();
+                Err(Error::AlreadyExists { path: location.to_string(), source })
+            }
             Some(_) => Err(failure("it did not happen", location)),
         }
     }

@@ -160,7 +160,8 @@ impl<B: Backend> Job<B> {
         self.coordinator.too_many_failures()
     }
 
-    /// Ends the job in order: pending checkpoints are aborted, what was decided is deleted, what is retained stays.
+    /// Ends the job in order: pending checkpoints are aborted, what was decided is deleted, what is retained stays. The
+    /// sequence says so, and any process may sweep the directory then.
     ///
     /// # Errors
     ///
@@ -174,7 +175,13 @@ impl<B: Backend> Job<B> {
             }
         }
         self.coordinator.forget_acknowledged();
-        match self.run_deletions().await {
+        let deleted = self.run_deletions().await;
+        if deleted.is_ok()
+            && let Err(error) = self.coordinator.end(self.clock.now()).await
+        {
+            tracing::warn!(job = %self.name, error = %error, "the end is not in the sequence, as after a crash");
+        }
+        match deleted {
             Err(error) if error.kind() == ErrorKind::Fenced => Ok(()),
             Err(error) => Err(error),
             Ok(report) if report.failed > 0 => {

@@ -19,6 +19,7 @@ use super::{Job, JobBuilder, JobOptions, Notices, Subtask};
 use crate::backend::{Assignment, Backend};
 use crate::coordinator::{
     Claim, Coordinator, CoordinatorOptions, Published, PublishedCheckpoint, Recovered, Start, read_published,
+    read_published_past_damage,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::restore::{ProgressSink, RestoreSource};
@@ -32,7 +33,8 @@ pub enum OnDamage {
     /// Fails with an error that names the object.
     #[default]
     Refuse,
-    /// Takes the next older completed checkpoint, with a warning.
+    /// Takes the next older completed checkpoint, with a warning; without a claim also past a damaged newest member of
+    /// the directory's sequence.
     FallBack,
 }
 
@@ -88,6 +90,21 @@ fn wanted(published: &Published, from: &RestoreFrom) -> Result<Vec<PublishedChec
         candidates.extend(older.cloned());
     }
     Ok(candidates)
+}
+
+/// What is published in the source of a restore. One that may fall back and takes nothing over looks past a damaged
+/// member of the sequence as well.
+async fn published_for(source: &Store, from: &RestoreFrom) -> Result<Published> {
+    match read_published(source).await {
+        Err(error)
+            if error.kind() == ErrorKind::Corrupt
+                && from.on_damage == OnDamage::FallBack
+                && from.claim == Claim::NoClaim =>
+        {
+            read_published_past_damage(source).await
+        }
+        read => read,
+    }
 }
 
 /// Backends that hold what a checkpoint held.
@@ -204,22 +221,18 @@ impl<B: Backend> JobBuilder<B> {
         routing: &Routing,
         from: &RestoreFrom,
     ) -> Result<Restored<B>> {
-        let mut tried: Option<CheckpointId> = None;
         for _ in 0..STARTS_OVER_MAX {
-            let published = read_published(source).await?;
-            let candidates = wanted(&published, from)?;
-            // Nothing new has appeared since the last attempt: what is missing stays missing.
-            let newest = candidates.first().map(PublishedCheckpoint::id);
-            if tried.is_some() && newest <= tried {
-                break;
-            }
-            tried = newest;
+            let candidates = wanted(&published_for(source, from).await?, from)?;
+            let tried = candidates.first().map(|first| first.reference().manifest.clone());
             match self.read_first_sound(source, routing, from, candidates).await {
-                Err(error) if error.kind() == ErrorKind::Missing && from.checkpoint.is_none() => {
-                    tracing::warn!(error = %error, "a file is gone, looking for a newer checkpoint");
-                    if read_published(source).await?.latest_id() == newest {
+                Err(error) if error.kind() == ErrorKind::Missing => {
+                    // What is still wanted and misses a file is damaged. What was let go meanwhile is not: a newer one
+                    // is there, or the one that was asked for by name is not found any more.
+                    let now = wanted(&published_for(source, from).await?, from)?;
+                    if now.first().map(|first| &first.reference().manifest) == tried.as_ref() {
                         return Err(error);
                     }
+                    tracing::warn!(error = %error, "the checkpoint was let go while it was read, starting over");
                 }
                 other => return other,
             }

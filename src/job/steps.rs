@@ -276,22 +276,7 @@ impl<B: Backend> Job<B> {
             Message::Abort(id) => coordinator.abort(id, now).await,
             Message::Expire(id) => coordinator.expire_one(id, now).await,
         };
-        let step = self.follow(answer);
-        if step.events.iter().any(|event| matches!(event, Event::Completed(_))) {
-            self.prune_sequence().await;
-        }
-        step
-    }
-
-    /// Members of the sequence that are superseded go at once: there are one or two of them.
-    async fn prune_sequence(&mut self) {
-        let idle = self.coordinator.deleter().backlog() == 0;
-        if self.options.deletions == Deletions::Background && idle {
-            let now = self.clock.now();
-            if let Err(error) = self.coordinator.run_deletions(now).await {
-                tracing::warn!(job = %self.name, error = %error, "superseded members stay for now");
-            }
-        }
+        self.follow(answer)
     }
 
     /// What an answer of the coordinator means for the subtasks.
@@ -364,7 +349,7 @@ impl<B: Backend> Job<B> {
     fn delete_in_background(&mut self) {
         let deleter = self.coordinator.deleter();
         let runs = self.deleting.as_ref().is_some_and(|deleting| !deleting.is_finished());
-        if self.options.deletions == Deletions::Background && deleter.backlog() > 0 && !runs {
+        if self.options.deletions == Deletions::Background && deleter.has_work() && !runs {
             self.deleting = Some(tokio::spawn(async move {
                 let report = deleter.run().await;
                 tracing::debug!(deleted = report.deleted, failed = report.failed, "deletions carried out");

@@ -6,6 +6,7 @@ use lowtide_format::{CheckpointId, Generation};
 
 use super::*;
 use crate::clock::{Millis, UploadIdSource};
+use crate::coordinator::Deleter;
 use crate::fault::{FaultClass, FaultMode, FaultOperation, FaultPlan, FaultStore, Faults};
 
 fn member(sequence: &Sequence, generation: u64, ids: &UploadIdSource) -> SequenceMember {
@@ -27,6 +28,12 @@ fn member(sequence: &Sequence, generation: u64, ids: &UploadIdSource) -> Sequenc
 async fn append(sequence: &mut Sequence, generation: u64, ids: &UploadIdSource) -> Result<(), AppendError> {
     let member = member(sequence, generation, ids);
     sequence.append(member).await
+}
+
+async fn prune(sequence: &mut Sequence) {
+    let deleter = Deleter::new(sequence.store.clone());
+    deleter.add_members(sequence.take_superseded());
+    deleter.prune().await;
 }
 
 fn faulty() -> (Store, Faults) {
@@ -78,9 +85,11 @@ async fn superseded_members_go_in_ascending_order_and_two_stay() {
         nth: 2,
         times: 1,
     });
-    sequence.prune().await.unwrap_err();
+    let deleter = Deleter::new(store.clone());
+    deleter.add_members(sequence.take_superseded());
+    deleter.prune().await;
     assert_eq!(numbers(&store).await.unwrap(), BTreeSet::from([2, 3, 4, 5]), "3 waits for 2 (S1)");
-    sequence.prune().await.unwrap();
+    deleter.prune().await;
     assert_eq!(numbers(&store).await.unwrap(), BTreeSet::from([4, 5]));
 }
 
@@ -96,7 +105,7 @@ async fn a_number_that_was_deleted_cannot_be_taken_again_even_over_another_stray
     for _ in 0..4 {
         append(&mut third, 3, &ids).await.unwrap();
     }
-    third.prune().await.unwrap();
+    prune(&mut third).await;
     // A stray of a coordinator that has not looked back yet: member 2 once more, with another token.
     let stray = SequenceMember { number: 2, ..member(&first, 1, &others) };
     let bytes = stray.encode(Compression::default()).unwrap();
@@ -146,8 +155,51 @@ async fn a_first_member_is_not_the_first_if_a_higher_one_exists() {
     for _ in 0..4 {
         append(&mut other, 1, &ids).await.unwrap();
     }
-    other.prune().await.unwrap();
+    prune(&mut other).await;
     let error = append(&mut empty, 1, &UploadIdSource::counted(2)).await.unwrap_err();
     assert!(matches!(error, AppendError::Fenced { .. }), "{error:?}");
     assert_eq!(numbers(&store).await.unwrap(), BTreeSet::from([3, 4]));
+}
+
+#[tokio::test]
+async fn while_the_delete_of_a_member_stands_still_no_other_run_deletes_a_higher_one() {
+    let (store, faults) = faulty();
+    let ids = UploadIdSource::counted(1);
+    let mut sequence = Sequence::read(store.clone()).await.unwrap();
+    for _ in 0..5 {
+        append(&mut sequence, 1, &ids).await.unwrap();
+    }
+    let deleter = Deleter::new(store.clone());
+    deleter.add_members(sequence.take_superseded());
+    plan(&faults, FaultOperation::Delete, FaultMode::Pause, 1);
+    let first = deleter.clone();
+    let first = tokio::spawn(async move { first.prune().await });
+    faults.stalled_beyond(0).await;
+    assert!(!deleter.has_work());
+    deleter.prune().await;
+    assert_eq!(numbers(&store).await.unwrap().len(), 5, "2 and 3 wait for 1 (S1)");
+    // A run that is given up leaves its work to the next.
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
+    deleter.prune().await;
+    assert_eq!(numbers(&store).await.unwrap(), BTreeSet::from([4, 5]));
+}
+
+#[tokio::test]
+async fn a_number_that_is_said_to_exist_and_is_not_there_is_tried_again() {
+    for times in [1, 4] {
+        let (store, faults) = faulty();
+        let ids = UploadIdSource::counted(1);
+        let mut sequence = Sequence::read(store.clone()).await.unwrap();
+        append(&mut sequence, 1, &ids).await.unwrap();
+        plan(&faults, FaultOperation::Put, FaultMode::Conflict, times);
+        append(&mut sequence, 1, &ids).await.unwrap();
+        assert!(!sequence.is_fenced());
+        assert_eq!(sequence.head().unwrap().number, 2);
+    }
+    let (store, faults) = faulty();
+    let mut sequence = Sequence::read(store).await.unwrap();
+    plan(&faults, FaultOperation::Put, FaultMode::Conflict, 100);
+    let failed = append(&mut sequence, 1, &UploadIdSource::counted(1)).await.unwrap_err();
+    assert!(matches!(failed, AppendError::NotApplied(_)), "nobody is there, so nobody is fenced: {failed:?}");
 }

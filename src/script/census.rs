@@ -105,9 +105,14 @@ impl Depot {
         Ok(self.opened()?.store.sub(&ObjectName::new(name)?))
     }
 
+    /// One directory as a store without faults.
+    pub(super) fn directory_behind_faults(&self, name: &str) -> Result<Store> {
+        Ok(self.opened()?.truth.sub(&ObjectName::new(name)?))
+    }
+
     /// One directory without faults.
     pub(super) fn truth(&self, name: &str) -> Result<Directory> {
-        Ok(Directory { store: self.opened()?.truth.sub(&ObjectName::new(name)?) })
+        Ok(Directory { store: self.directory_behind_faults(name)? })
     }
 
     /// The objects of these directories.

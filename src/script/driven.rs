@@ -32,6 +32,8 @@ pub(crate) trait Driven {
     fn subtasks(&self) -> u32;
     fn entries(&self) -> u64;
     fn restored(&self) -> Option<CheckpointId>;
+    /// The generation of its coordinator.
+    fn generation(&self) -> Generation;
     /// Whether its files are segments, which have records to count.
     fn writes_segments(&self) -> bool;
 
@@ -129,6 +131,10 @@ impl<B: Backend> Driven for DrivenJob<B> {
 
     fn restored(&self) -> Option<CheckpointId> {
         self.job.restored()
+    }
+
+    fn generation(&self) -> Generation {
+        self.job.generation()
     }
 
     fn writes_segments(&self) -> bool {

@@ -139,3 +139,35 @@ fn manifests_and_members_of_the_sequence_stay_few() {
         });
     }
 }
+
+#[test]
+fn deletions_that_never_return_keep_no_checkpoint_waiting() {
+    run(async {
+        let (store, faults) = faulty(&Store::memory());
+        let mut text = TextJob::create("a", 1, &store).await;
+        faults
+            .plan(FaultPlan { times: u64::MAX, ..FaultPlan::first(FaultOperation::Delete, FaultMode::Hang) });
+        for number in 1..=6 {
+            text.put("k", &number.to_string());
+            let report = text.job.checkpoint(CheckpointKind::Full).await;
+            assert!(report.is_ok(), "checkpoint {number}: {report:?}");
+        }
+        assert_eq!(text.job.checkpoints().len(), 1);
+        assert!(faults.stalled() > 0, "nothing was to be deleted");
+    });
+}
+
+#[test]
+fn checkpoints_and_their_clean_up_list_nothing() {
+    run(async {
+        let (store, faults) = faulty(&Store::memory());
+        let mut text = TextJob::create("a", 2, &store).await;
+        let lists = faults.calls(FaultOperation::List);
+        for number in 1..=20 {
+            text.put("k", &number.to_string());
+            text.job.checkpoint(CheckpointKind::Checkpoint).await.unwrap();
+            text.job.run_deletions().await.unwrap();
+        }
+        assert_eq!(faults.calls(FaultOperation::List), lists);
+    });
+}

@@ -1,12 +1,14 @@
 //! What a restore reads, and what it says about damage.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use lowtide::fault::{FaultClass, FaultMode, FaultOperation, FaultPlan, FaultStore, Faults};
 use lowtide::{
-    CheckpointId, CheckpointKind, CountingStore, ErrorKind, HeapSettings, Job, JobOptions, ObjectClass,
-    ObjectName, OnDamage, RestoreFrom, Retention, Store, ValueState, verify,
+    CheckpointId, CheckpointKind, Claim, CountingStore, ErrorKind, HeapSettings, Job, JobOptions,
+    ObjectClass, ObjectName, OnDamage, RestoreFrom, Retention, Store, ValueState, verify,
 };
 
 use crate::support::{TextJob, map_of, run};
@@ -143,7 +145,6 @@ fn verify_finds_every_damaged_file_and_passes_what_is_sound() {
 
 #[test]
 fn a_restore_of_a_directory_that_cannot_be_read_is_an_error_and_no_empty_start() {
-    use lowtide::fault::{FaultMode, FaultOperation, FaultPlan, FaultStore, Faults};
     run(async {
         let faults = Faults::new();
         let wrap = |inner| Arc::new(FaultStore::with_faults(inner, faults.clone())) as Arc<_>;
@@ -158,6 +159,75 @@ fn a_restore_of_a_directory_that_cannot_be_read_is_an_error_and_no_empty_start()
         }
         let opened = Job::builder("j").key_groups(8).open(&store).await.unwrap();
         assert_eq!(opened.restored(), Some(id(2)));
+    });
+}
+
+#[test]
+fn a_damaged_member_of_the_sequence_is_corrupt_and_only_a_fallback_without_claim_looks_past_it() {
+    run(async {
+        let store = Store::memory();
+        let job = two_checkpoints(&store).await;
+        let directory = job.job.store().clone();
+        drop(job);
+        let newest =
+            directory.list(ObjectClass::Sequence).await.unwrap().into_iter().map(|one| one.path).max();
+        let newest = ObjectName::new(&newest.unwrap()).unwrap();
+        replace(&directory, &newest, |bytes| bytes.truncate(bytes.len() / 2)).await;
+        let refused = restored(&store, OnDamage::Refuse).await.err().unwrap();
+        assert_eq!(refused.kind(), ErrorKind::Corrupt);
+        assert!(refused.to_string().contains(newest.as_str()), "{refused}");
+        let claim =
+            RestoreFrom { claim: Claim::Claim, on_damage: OnDamage::FallBack, ..RestoreFrom::latest("j") };
+        let claimed = Job::builder("j").key_groups(8).restore(&store, claim).await;
+        assert_eq!(claimed.err().unwrap().kind(), ErrorKind::Corrupt, "nobody takes over past damage");
+        let started = Job::builder("j").key_groups(8).open(&store).await;
+        assert_eq!(started.err().unwrap().kind(), ErrorKind::Corrupt, "damage is not emptiness");
+        let older = restored(&store, OnDamage::FallBack).await.unwrap();
+        assert_eq!((older.job.restored(), older.dump()), (Some(id(1)), map_of(&[("a", "1"), ("b", "1")])));
+    });
+}
+
+/// A restore that stands still at its first data object while the job it reads from completes two checkpoints, keeps
+/// one, and deletes the rest.
+async fn restore_overtaken(wanted: Option<CheckpointId>) -> lowtide::Result<TextJob> {
+    let faults = Faults::new();
+    let truth = Store::memory();
+    let mut job = TextJob::of(Job::builder("j").key_groups(8).create(&truth).await?);
+    job.put("a", "1");
+    job.job.checkpoint(CheckpointKind::Checkpoint).await?;
+    let shared = faults.clone();
+    let store = truth.wrapped(move |inner| Arc::new(FaultStore::with_faults(inner, shared)) as Arc<_>);
+    let plan = FaultPlan::first(FaultOperation::Get, FaultMode::Pause);
+    faults.plan(FaultPlan { class: FaultClass::Data, ..plan });
+    let from = RestoreFrom { checkpoint: wanted, ..RestoreFrom::latest("j") };
+    let mut restore = Box::pin(Job::builder("k").key_groups(8).restore(&store, from));
+    tokio::select! {
+        biased;
+        _ = &mut restore => panic!("the restore read no data object"),
+        () = faults.stalled_beyond(0) => {}
+    }
+    for value in ["2", "3"] {
+        job.put("a", value);
+        job.job.checkpoint(CheckpointKind::Full).await?;
+        job.job.run_deletions().await?;
+    }
+    faults.resume();
+    restore.await.map(TextJob::of)
+}
+
+#[test]
+fn a_restore_whose_checkpoint_is_let_go_meanwhile_starts_over_with_a_newer_one() {
+    run(async {
+        let restored = restore_overtaken(None).await.unwrap();
+        assert_eq!((restored.job.restored(), restored.dump()), (Some(id(3)), map_of(&[("a", "3")])));
+    });
+}
+
+#[test]
+fn a_restore_of_a_checkpoint_by_name_that_is_let_go_meanwhile_finds_it_no_more() {
+    run(async {
+        let gone = restore_overtaken(Some(id(1))).await.err().unwrap();
+        assert_eq!(gone.kind(), ErrorKind::NotFound, "{gone}");
     });
 }
 
@@ -242,5 +312,38 @@ fn a_state_that_nobody_opens_goes_into_later_checkpoints_unchanged() {
         let states: BTreeSet<_> =
             job.job.manifest(id(5)).await.unwrap().states.into_iter().map(|state| state.name).collect();
         assert_eq!(states, BTreeSet::from(["other".to_owned(), "s".to_owned()]));
+    });
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_was_copied_elsewhere_restores_and_goes_on_without_the_original() {
+    run(async {
+        let (original, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let job = two_checkpoints(&Store::local(original.path()).unwrap()).await;
+        let expected = job.dump();
+        drop(job);
+        copy_folder(&original.path().join("j"), &copy.path().join("moved/here"));
+        drop(original);
+        let store = Store::local(copy.path()).unwrap();
+        let from = RestoreFrom { claim: Claim::Claim, ..RestoreFrom::latest("moved/here") };
+        let mut job = TextJob::of(Job::builder("k").key_groups(8).restore(&store, from).await.unwrap());
+        assert_eq!(job.dump(), expected);
+        job.put("a", "3");
+        job.job.checkpoint(CheckpointKind::Checkpoint).await.unwrap();
+        let verified = verify(job.job.store(), None).await.unwrap();
+        assert!(verified.iter().all(|one| one.faults.is_empty()), "{verified:?}");
     });
 }

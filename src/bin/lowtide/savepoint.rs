@@ -6,8 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use lowtide::{
-    CheckpointId, Clock, Coordinator, CoordinatorOptions, Retention, Start, SystemClock, UploadIdSource,
-    read_published,
+    CheckpointId, Clock, ErrorKind, SystemClock, UploadIdSource, delete_savepoint, read_published,
 };
 
 use super::{Failure, block_on, places};
@@ -63,25 +62,14 @@ fn list(dir: &std::path::Path) -> Result<ExitCode, Failure> {
 
 fn delete(dir: &std::path::Path, id: CheckpointId) -> Result<ExitCode, Failure> {
     let place = places::place_below(dir)?;
-    let published = block_on(read_published(&place.store))??;
-    let Some(savepoint) = published.savepoints.iter().find(|savepoint| savepoint.id() == id) else {
-        return Err(Failure::Usage(format!("there is no savepoint {id} in {}", place.path.display())));
-    };
-    let clock = SystemClock::default();
-    let delete = async {
-        let manifest = savepoint.manifest(&place.store).await?;
-        // One subtask that takes no part in anything: this coordinator triggers nothing and lets nothing else go.
-        let subtasks = vec![manifest.key_groups.all()];
-        let options = CoordinatorOptions {
-            retained: Retention::All,
-            ..CoordinatorOptions::new(&manifest.job, &manifest.backend, manifest.key_groups, subtasks)
-        };
-        let (store, uploads) = (place.store.clone(), UploadIdSource::random());
-        let (mut coordinator, _) =
-            Coordinator::start(store, options, Start::Recover, clock.now(), uploads).await?;
-        coordinator.delete_savepoint(id, clock.now()).await?;
-        coordinator.run_deletions(clock.now()).await
-    };
-    block_on(delete)??;
-    Ok(ExitCode::SUCCESS)
+    let now = SystemClock::default().now();
+    match block_on(delete_savepoint(&place.store, id, now, UploadIdSource::random()))? {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(Failure::Usage(format!("there is no savepoint {id} in {}", place.path.display())))
+        }
+        deleted => {
+            deleted?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use lowtide_format::{CheckpointId, CheckpointKind};
 
 use super::{Session, Slot};
+use crate::clock::{Clock, UploadIdSource};
 use crate::coordinator::Event;
 use crate::error::{Error, Result};
 use crate::job::{Step, read_chain, read_stat};
@@ -85,11 +86,7 @@ impl Session {
             }
             Command::Chain(id) => self.chain(id).await?,
             Command::Savepoints => self.savepoints().await?,
-            Command::SavepointDelete(id) => {
-                let (depot, slot) = self.parts()?;
-                let job = slot.job()?;
-                Self::unless_stalled(depot, job.savepoint_delete(id)).await.transpose()?;
-            }
+            Command::SavepointDelete(id) => self.savepoint_delete(id).await?,
             Command::Mute => self.running()?.mute(),
             Command::Unmute => self.running()?.unmute(),
             _ => {}
@@ -213,6 +210,37 @@ impl Session {
             }
         }
         self.print_step(step);
+    }
+
+    /// Deletes a savepoint of the current job's directory: by the job that runs there, or, where none does, by taking
+    /// the directory over for it.
+    async fn savepoint_delete(&mut self, id: CheckpointId) -> Result<()> {
+        let (name, slot) = self.current()?;
+        let (name, directory) = (name.to_owned(), slot.directory.clone());
+        let name = if slot.live.is_some() { Some(name) } else { self.running_in(&directory).await? };
+        let job = name.and_then(|name| self.jobs.get_mut(&name)).and_then(|slot| slot.live.as_mut());
+        let deleted = match job {
+            Some(job) => Self::unless_stalled(&self.depot, job.savepoint_delete(id)).await,
+            None => {
+                let (now, ids) = (self.clock.now(), UploadIdSource::counted(u16::MAX - 1));
+                let store = self.depot.directory(&directory)?;
+                let deleted =
+                    async { crate::coordinator::delete_savepoint(&store, id, now, ids).await.map(|_| ()) };
+                Self::unless_stalled(&self.depot, deleted).await
+            }
+        };
+        deleted.unwrap_or(Ok(()))
+    }
+
+    /// The job that runs in a directory and was not replaced.
+    async fn running_in(&self, directory: &str) -> Result<Option<String>> {
+        let store = self.depot.directory_behind_faults(directory)?;
+        let owner = crate::coordinator::read_published(&store).await?.generation;
+        let runs = |slot: &&Slot| {
+            let generation = slot.live.as_ref().map(|job| job.generation());
+            slot.directory == directory && generation.is_some() && generation == owner
+        };
+        Ok(self.jobs.iter().find(|(_, slot)| runs(slot)).map(|(name, _)| name.clone()))
     }
 
     /// The savepoints of the current job's directory, whether it runs or not.

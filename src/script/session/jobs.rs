@@ -45,6 +45,12 @@ impl Session {
         let source = self.slot(&from.from)?;
         let (source_directory, words) = (source.directory.clone(), words.or(&source.words));
         let directory = match (from.claim, &words.dir) {
+            (true, Some(directory)) if *directory != source_directory => {
+                return Err(Error::invalid_argument(format!(
+                    "a claim goes on in {source_directory}, the directory of {}, not in {directory}",
+                    from.from
+                )));
+            }
             (true, _) => source_directory.clone(),
             (false, Some(directory)) => directory.clone(),
             (false, None) => name.clone(),
