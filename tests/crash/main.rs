@@ -11,6 +11,7 @@
 
 mod child;
 mod operations;
+mod race;
 
 use std::io::{BufRead, BufReader};
 use std::num::NonZeroU32;

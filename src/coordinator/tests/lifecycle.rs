@@ -106,6 +106,43 @@ async fn the_hosts_own_ids_may_have_gaps_and_must_increase() {
 }
 
 #[tokio::test]
+async fn ids_are_ordered_as_numbers_wherever_their_digits_change() {
+    let beyond_doubles = 1 << 53;
+    for first in [8, 98, 998, beyond_doubles - 2, 9_999_999_999_999_998, u64::MAX - 8] {
+        let world = World::new();
+        let mut job = world.fresh(options(1, 2)).await;
+        for number in first..first + 5 {
+            let kind = CheckpointKind::Checkpoint;
+            let trigger = job.coordinator.trigger_with(id(number), kind, job.now).unwrap();
+            job.finish(&trigger).await.unwrap();
+            assert_eq!(job.coordinator.newest(), Some(id(number)));
+            assert_eq!(read_published(&world.store).await.unwrap().latest_id(), Some(id(number)));
+        }
+        let recovered = world.start(options(1, 2), Start::Recover).await.unwrap();
+        let kept: Vec<_> = recovered.recovered.published.checkpoints.iter().map(|one| one.id()).collect();
+        assert_eq!(kept, [id(first + 3), id(first + 4)]);
+    }
+}
+
+#[tokio::test]
+async fn a_checkpoint_whose_trigger_failed_ends_at_once_and_later_words_about_it_change_nothing() {
+    let world = World::new();
+    let mut job = world.fresh(options(2, 1)).await;
+    job.checkpoint(CheckpointKind::Checkpoint).await.unwrap();
+    let second = job.trigger(CheckpointKind::Checkpoint);
+    assert_eq!(printed(&job.coordinator.abort_untriggered(second.id, job.now)), ["chk-2 aborted"]);
+    assert!(job.coordinator.pending().is_empty());
+    let late = job.write(&second, 0).await;
+    assert_eq!(printed(&job.ack(&second, 0, late).await.unwrap()), ["chk-2 ignored"]);
+    let third = job.checkpoint(CheckpointKind::Checkpoint).await.unwrap();
+    assert_eq!(third, ["chk-3 complete", "chk-1 subsumed"]);
+    assert_eq!(printed(&job.coordinator.abort_untriggered(id(3), job.now)), ["chk-3 ignored"]);
+    assert_eq!(job.coordinator.newest(), Some(id(3)));
+    job.clean().await;
+    world.assert_tidy().await;
+}
+
+#[tokio::test]
 async fn expired_checkpoints_are_given_up_and_too_many_failures_are_told() {
     let world = World::new();
     let mut options = options(1, 1);

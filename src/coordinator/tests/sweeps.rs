@@ -123,3 +123,27 @@ async fn a_replaced_coordinator_cannot_sweep_what_its_successor_has_written() {
     new.clean().await;
     world.assert_tidy().await;
 }
+
+#[tokio::test]
+async fn whatever_the_clocks_of_sweeper_and_job_say_nothing_published_later_is_missing() {
+    for (ahead, behind) in [(0, 0), (600_000, 0), (1_200_000, 0), (0, 600_000), (0, 900_000)] {
+        let world = World::new();
+        let mut job = world.fresh(options(1, 1)).await;
+        job.now = job.now.plus(2_000_000);
+        job.checkpoint(CheckpointKind::Checkpoint).await.unwrap();
+        let second = job.trigger(CheckpointKind::Checkpoint);
+        let part = job.write(&second, 0).await;
+        let sweeper = job.now.plus(ahead).minus(behind);
+        sweep_directory(&world.store, AGE, sweeper, &world.ids).await.unwrap();
+        let told = printed(&job.ack(&second, 0, part).await.unwrap());
+        // A sweeper that is ten minutes ahead takes what was uploaded just now, and says so first.
+        let expected: &[&str] =
+            if ahead == 0 { &["chk-2 complete", "chk-1 subsumed"] } else { &["chk-2 aborted"] };
+        assert_eq!(told, expected, "{ahead} ms ahead, {behind} ms behind");
+        job.clean().await;
+        world.assert_tidy().await;
+        job.now = job.now.plus(2_000_000);
+        job.chains.clear();
+        job.checkpoint(CheckpointKind::Full).await.unwrap();
+    }
+}
