@@ -29,6 +29,8 @@ pub(super) enum TakeOver {
     Fresh,
     /// By a claim of that checkpoint.
     Claim(u64),
+    /// To delete that savepoint, and for nothing else.
+    Delete(u64),
 }
 
 /// Ids that a directory names, by what they are.
@@ -54,7 +56,7 @@ impl History {
                 before.clone()
             }
         };
-        if let Cause::Delete(id) = cause
+        if let Cause::Delete(id) | Cause::TakeOver(TakeOver::Delete(id)) = cause
             && !truth.savepoints.contains(&id)
         {
             after.savepoints.remove(&id);
@@ -105,7 +107,7 @@ impl History {
 
     fn taken_over(&self, mut directory: Directory, how: TakeOver) -> Verdict<Directory> {
         match how {
-            TakeOver::Failover => {}
+            TakeOver::Failover | TakeOver::Delete(_) => {}
             TakeOver::Fresh => {
                 let own = std::mem::take(&mut directory.own);
                 directory.foreign.extend(own);

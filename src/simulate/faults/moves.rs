@@ -25,6 +25,7 @@ enum Move {
     Checkpoint(Kind),
     Trigger(Kind),
     Overlap,
+    Ahead,
     Churn,
     Write,
     Acknowledge,
@@ -78,6 +79,9 @@ impl History {
                 moves.extend([(40, Move::Claim), (8, Move::NoClaim)]);
             }
             moves.push((u32::from(anything) * 6, Move::SweepOutside));
+            let alone = self.world.owner(&job.directory).is_none();
+            let saved = directory.is_some_and(|directory| !directory.savepoints.is_empty());
+            moves.push((u32::from(saved && alone) * 6, Move::DeleteSavepoint));
             return moves;
         }
         self.add_data_and_steps(&mut moves);
@@ -123,6 +127,7 @@ impl History {
             (free, Move::Trigger(Kind::Full)),
             (free * 2, Move::Trigger(Kind::Savepoint)),
             (free * 4, Move::Overlap),
+            (free * u32::from(job.settings.acknowledged) * 8, Move::Ahead),
             (safe * 2, Move::Churn),
         ]);
         if !job.pending.is_empty() {
@@ -148,6 +153,7 @@ impl History {
             Move::Checkpoint(kind) => self.checkpoint(kind).await.map(|_| ()),
             Move::Trigger(kind) => self.trigger(kind).await,
             Move::Overlap => self.overlap().await,
+            Move::Ahead => self.ahead().await,
             Move::Churn => self.churn().await,
             Move::Write => self.write().await,
             Move::Acknowledge => self.acknowledge().await,

@@ -66,7 +66,7 @@ pub enum Situation {
 
 impl Situation {
     /// Those that a long run has to reach in at least one history of a hundred.
-    pub const REQUIRED: [Self; 10] = [
+    pub const REQUIRED: [Self; 11] = [
         Self::Abort,
         Self::Overtaken,
         Self::Failover,
@@ -77,6 +77,7 @@ impl Situation {
         Self::Clear,
         Self::LostReply,
         Self::PausedCoordinator,
+        Self::AcknowledgedBase,
     ];
 
     /// In words.

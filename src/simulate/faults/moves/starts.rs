@@ -29,7 +29,7 @@ const REWRITES: [&str; 10] = [
 impl History {
     /// Settings of a history's first job.
     pub(in crate::simulate::faults) fn settings(&mut self) -> Settings {
-        let acknowledged = self.random.below(5) == 0;
+        let acknowledged = self.random.below(4) == 0;
         let participant = self.random.below(5) == 0;
         let drawn = self.random.below(10) as usize;
         let mut policies = REWRITES.get(drawn).copied().unwrap_or("").to_owned();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::simulate::faults::Situation;
 use crate::simulate::faults::history::{Breach, History, Verdict, checkpoint, ensure};
-use crate::simulate::faults::ledger::Cause;
+use crate::simulate::faults::ledger::{Cause, TakeOver};
 use crate::simulate::faults::world::{Candidate, Expected, Kind, Pending, Waiting};
 
 impl History {
@@ -26,8 +26,9 @@ impl History {
         ensure(base.is_none() || mark.is_some() || allowed.is_none(), || {
             format!("chk-{id} has a base of another life")
         })?;
-        let unpublished = job.acknowledged.iter().any(|acknowledged| Some(*acknowledged) == base);
-        if allowed.as_ref().is_some_and(|allowed| unpublished && allowed.first() != Some(&base)) {
+        // The first base is the published one; the others a subtask has acknowledged and nobody published.
+        let unpublished = job.settings.acknowledged && job.unheard.is_empty();
+        if unpublished && allowed.as_ref().is_some_and(|allowed| allowed.len() > 1) {
             self.reach(Situation::AcknowledgedBase);
         }
         let replaced = allowed.is_none();
@@ -176,6 +177,36 @@ impl History {
             if self.job_at(at)?.pending.contains_key(&id) {
                 self.acknowledge_all(id).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Some subtasks have acknowledged a checkpoint and others not when the next one is triggered; then the older one
+    /// completes, is given up, or is overtaken.
+    pub(super) async fn ahead(&mut self) -> Verdict {
+        let at = self.world.current;
+        let id = self.job()?.next_id;
+        self.trigger(Kind::Checkpoint).await?;
+        let some = 1 + self.random.below(self.job()?.settings.subtasks);
+        for subtask in 0..some {
+            for step in 0..2 {
+                let Some(pending) = self.job_at(at)?.pending.get(&id).cloned() else { break };
+                match step {
+                    0 => self.write_one(id, &pending, Some(subtask)).await?,
+                    _ => self.acknowledge_one(id, &pending, Some(subtask)).await?,
+                }
+            }
+        }
+        self.put().await?;
+        if self.random.below(3) == 0 && self.job_at(at)?.pending.contains_key(&id) {
+            self.run(&format!("abort chk-{id}"), &[]).await?;
+        }
+        let next = self.job()?.next_id;
+        self.trigger(Kind::Checkpoint).await?;
+        let first = if self.random.below(2) == 0 { [id, next] } else { [next, id] };
+        for id in first {
+            self.write_all(id).await?;
+            self.acknowledge_all(id).await?;
         }
         Ok(())
     }
@@ -403,8 +434,9 @@ impl History {
         if job.held.is_some() {
             return Ok(());
         }
+        let cause = if job.running { Cause::Delete(id) } else { Cause::TakeOver(TakeOver::Delete(id)) };
         let printed = self.stage.run(&format!("savepoint-delete chk-{id}")).await?;
-        self.sync(&directory, Cause::Delete(id)).await?;
+        self.sync(&directory, cause).await?;
         let deleted =
             !self.world.directories.get(&directory).is_some_and(|found| found.savepoints.contains_key(&id));
         ensure(deleted || !printed.is_empty() || self.world.faulty, || {
