@@ -163,6 +163,12 @@ impl<B: Backend> Job<B> {
         &self.routing
     }
 
+    /// The generation of its coordinator.
+    #[must_use]
+    pub fn generation(&self) -> lowtide_format::Generation {
+        self.coordinator.generation()
+    }
+
     /// The checkpoint it was restored from, if it was.
     #[must_use]
     pub fn restored(&self) -> Option<CheckpointId> {
