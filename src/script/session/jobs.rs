@@ -132,6 +132,8 @@ impl Session {
             Command::Stop => {
                 self.running()?;
                 let (_, slot) = self.current()?;
+                // What waits for a coordinator that stands still has nobody left to wait for.
+                slot.waiting = None;
                 slot.steps.clear();
                 if let Some(job) = slot.live.take() {
                     Self::unless_stalled(&self.depot, job.stop()).await.transpose()?;
