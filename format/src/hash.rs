@@ -53,22 +53,56 @@ const fn strong_avalanche(mut value: u64, length: u64) -> u64 {
     value ^ (value >> 28)
 }
 
-/// Takes an encoding piece by piece and hashes it, so that a key is hashed without a buffer.
-pub(crate) struct HashWriter(Xxh3Default);
+/// Takes an encoding piece by piece and hashes it: a short one, as keys are, from a few words on the stack, a longer
+/// one by the streaming form, whose state alone is a hundred times as large as most keys.
+pub(crate) struct HashWriter {
+    short: [u8; SHORT_BYTES],
+    /// How many bytes were written, if they are all in `short`.
+    length: usize,
+    long: Option<Box<Xxh3Default>>,
+}
+
+/// Up to so many bytes an encoding is short. More would be cleared for nothing: the stores of several look-ups queue up
+/// while the first waits for memory.
+const SHORT_BYTES: usize = 64;
 
 impl HashWriter {
+    #[inline]
     pub(crate) fn new() -> Self {
-        Self(Xxh3Default::new())
+        Self { short: [0; SHORT_BYTES], length: 0, long: None }
     }
 
+    #[inline]
     pub(crate) fn finish(&self) -> u64 {
-        self.0.digest()
+        match &self.long {
+            None => xxh3_64(self.short.get(..self.length).unwrap_or_default()),
+            Some(long) => long.digest(),
+        }
+    }
+
+    #[cold]
+    fn write_long(&mut self, bytes: &[u8]) {
+        let written = self.short.get(..self.length).unwrap_or_default();
+        let long = self.long.get_or_insert_with(|| {
+            let mut long = Box::new(Xxh3Default::new());
+            long.update(written);
+            long
+        });
+        long.update(bytes);
     }
 }
 
 impl Writer for HashWriter {
+    #[inline]
     fn write(&mut self, bytes: &[u8]) -> Result<(), EncodeError> {
-        self.0.update(bytes);
+        let end = self.length + bytes.len();
+        match self.short.get_mut(self.length..end) {
+            Some(room) if self.long.is_none() => {
+                room.copy_from_slice(bytes);
+                self.length = end;
+            }
+            _ => self.write_long(bytes),
+        }
         Ok(())
     }
 }
