@@ -14,13 +14,18 @@ use lowtide_format::{
 /// xxh3-64 of no bytes: the hash of the void namespace.
 pub(crate) const VOID_HASH: u64 = 0x2d06_8005_38d3_94c2;
 
+/// Numbers of key groups have no more bits than this.
+pub(crate) const GROUP_BITS: u32 = u16::BITS;
+
 /// The hash by which a piece and a bucket are found. The key group follows from the key's hash alone.
 ///
-/// The void namespace leaves the key's hash as it is.
+/// The void namespace leaves the key's hash as it is, and every other leaves its lowest [`GROUP_BITS`], so that they
+/// tell the key group where their number is a power of two.
 #[inline]
 pub(crate) fn place_hash(key_hash: u64, namespace_hash: u64) -> u64 {
     // An odd factor, so that namespaces that differ in any bit spread over all higher ones.
-    key_hash ^ (namespace_hash ^ VOID_HASH).rotate_left(23).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    let spread = (namespace_hash ^ VOID_HASH).rotate_left(23).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    key_hash ^ (spread & (u64::MAX << GROUP_BITS))
 }
 
 /// The codecs of one state.

@@ -8,7 +8,7 @@
 //! # Invariants
 //!
 //! Each is numbered where it is explained, and checked there: V1–V2 (`handover`), H1 (`epochs`), H2–H3 (`origins`),
-//! H4–H5 (`lineage`), H6–H7 (`removals`), H8–H10 (`piece`), H11 (`owed`), H12–H13 (`shard`), H14 (`clears`),
+//! H4–H5 (`lineage`), H6–H7 (`removals`), H8–H10 (`piece`), H11 (`owed`), H12 (`directory`), H13 (`listing`), H14 (`clears`), A1–A2 (`pages`),
 //! C1–C4 ([`chain`]).
 
 mod backend;
@@ -16,12 +16,14 @@ mod bitmap;
 pub mod chain;
 mod clears;
 mod codecs;
+mod directory;
 mod encode;
 mod epochs;
 mod error;
 mod handover;
 mod ledger;
 mod lineage;
+mod listing;
 mod map;
 #[cfg(test)]
 mod model;
@@ -29,12 +31,13 @@ mod open;
 mod origins;
 mod overlay;
 mod owed;
+mod pages;
 mod piece;
 mod places;
 mod removals;
 mod restore;
 pub mod rewrite;
-mod shard;
+mod shards;
 mod snapshot;
 mod state;
 mod turn;

@@ -1,17 +1,13 @@
-//! One key group of one state: a directory of pieces that split when they are full.
+//! The pieces of one key group of one state, as writers see them.
 //!
-//! Owns: which piece a hash belongs to, and the list of pieces that writers go through. Does not own: what is in a
-//! piece.
+//! Owns: the list that writers go through, and which pieces changed when. Does not own: what is in a piece, and which
+//! piece a hash belongs to (`shards`).
 //!
-//! The directory is that of extendible hashing: as many bits of the hash as the deepest piece needs. It is the
-//! owner's alone. Writers see a list of pieces, to which a split appends; a piece never moves in it.
+//! A split appends to the list; a piece never moves in it.
 //!
 //! # Invariants
 //!
-//! - H12. Every slot of the directory names a piece, and the keys of a piece share its depth of bits.
 //! - H13. A piece with a change after an epoch is noted in the list under that epoch or a later one.
-
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -19,22 +15,12 @@ use smallvec::SmallVec;
 use crate::bitmap::Bitmap;
 use crate::epochs::Epoch;
 use crate::handover::{Owner, Reader, Stamp};
-use crate::origins::Part;
 use crate::owed::Gate;
-use crate::piece::{PIECE_BUCKETS, Piece, Rebuild, Slot};
+use crate::piece::Piece;
 use crate::turn::Turn;
-
-/// The lowest bit of a hash that the directory looks at.
-const DIRECTORY_SHIFT: u32 = crate::piece::DIRECTORY_SHIFT;
-
-/// Room of the first table of a shard, in entries.
-const FIRST_CAPACITY: usize = 3;
 
 pub(crate) type PieceOwner<K, N, V> = Owner<Piece<K, N, V>, Gate<K, N, V>>;
 pub(crate) type PieceReader<K, N, V> = Reader<Piece<K, N, V>, Gate<K, N, V>>;
-
-/// A piece with the list it is in.
-type ListedOwner<'a, K, N, V> = (&'a mut PieceOwner<K, N, V>, &'a Listing<K, N, V>);
 
 /// The pieces of a shard as writers see them.
 #[derive(Clone)]
@@ -57,7 +43,7 @@ struct Detached<K, N, V> {
     pieces: Pieces<K, N, V>,
 }
 
-/// What owner and writers share about the pieces of a shard.
+/// What owner and writers share about the pieces of one key group.
 pub(crate) struct Listing<K, N, V> {
     inner: Mutex<ListingInner<K, N, V>>,
 }
@@ -123,7 +109,7 @@ impl<K, N, V> Listing<K, N, V> {
     }
 
     /// Adds a piece; as a split of `from`, it has changed whenever that has.
-    fn add(&self, reader: PieceReader<K, N, V>, from: Option<usize>, turn: &Turn) {
+    pub(crate) fn add(&self, reader: PieceReader<K, N, V>, from: Option<usize>, turn: &Turn) {
         let mut inner = self.inner.lock();
         let at = inner.live.readers.len();
         inner.live.readers.push(reader);
@@ -189,153 +175,4 @@ impl<K, N, V> Pieces<K, N, V> {
         sets.for_each(|(_, pieces)| changed.union_with(pieces));
         changed.ones().filter_map(|at| self.readers.get(at).cloned()).collect()
     }
-}
-
-/// One key group of one state, as the owner sees it.
-pub(crate) struct Shard<K, N, V> {
-    /// By the low bits of the directory part of the hash: an index into `pieces`. Empty, or a power of two long.
-    directory: Vec<u32>,
-    pieces: Vec<PieceOwner<K, N, V>>,
-    listing: Arc<Listing<K, N, V>>,
-    part: Part,
-}
-
-impl<K, N, V> Shard<K, N, V> {
-    /// An empty shard of a part of the key groups.
-    pub(crate) fn new(part: Part) -> Self {
-        Self { directory: Vec::new(), pieces: Vec::new(), listing: Arc::default(), part }
-    }
-
-    /// The part of the key groups that it belongs to.
-    #[inline]
-    pub(crate) fn part(&self) -> Part {
-        self.part
-    }
-
-    pub(crate) fn listing(&self) -> &Arc<Listing<K, N, V>> {
-        &self.listing
-    }
-
-    /// The index of the piece of a hash; `None` in an empty shard.
-    #[inline]
-    pub(crate) fn index_of(&self, hash: u64) -> Option<usize> {
-        let slot = (hash >> DIRECTORY_SHIFT) as usize & self.directory.len().wrapping_sub(1);
-        self.directory.get(slot).map(|at| *at as usize)
-    }
-
-    /// The piece of a hash, to read.
-    #[inline]
-    pub(crate) fn piece_of(&self, hash: u64) -> Option<&Piece<K, N, V>> {
-        self.pieces.get(self.index_of(hash)?).map(Owner::read)
-    }
-
-    #[inline]
-    pub(crate) fn owner_mut(&mut self, at: usize) -> Option<ListedOwner<'_, K, N, V>> {
-        Some((self.pieces.get_mut(at)?, &self.listing))
-    }
-
-    #[inline]
-    pub(crate) fn piece_at(&self, at: usize) -> Option<&Piece<K, N, V>> {
-        self.pieces.get(at).map(Owner::read)
-    }
-
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = &Piece<K, N, V>> {
-        self.pieces.iter().map(Owner::read)
-    }
-
-    pub(crate) fn piece_count(&self) -> usize {
-        self.pieces.len()
-    }
-
-    /// Takes all pieces out; the caller drops them.
-    pub(crate) fn take_pieces(&mut self, visible_through: Option<Stamp>) -> Vec<PieceOwner<K, N, V>> {
-        self.directory.clear();
-        self.listing.detach(visible_through);
-        std::mem::take(&mut self.pieces)
-    }
-
-    /// The index of a piece with room for one more entry of this hash, made if need be: O(entries of one piece).
-    pub(crate) fn make_room(
-        &mut self,
-        hash: u64,
-        turn: &Turn,
-        of: impl Fn(&Slot<K, N, V>) -> u64,
-    ) -> Option<usize> {
-        if self.directory.is_empty() {
-            let piece = Piece::new(FIRST_CAPACITY, 0, turn.interval);
-            let owner = Owner::new(&turn.clock, piece, Gate::default());
-            self.listing.add(owner.reader(), None, turn);
-            self.pieces.push(owner);
-            self.directory.push(0);
-        }
-        loop {
-            let at = self.index_of(hash)?;
-            if !self.pieces.get(at)?.read().is_full() {
-                return Some(at);
-            }
-            self.rebuild(at, turn, &of)?;
-        }
-    }
-
-    fn rebuild(&mut self, at: usize, turn: &Turn, of: &impl Fn(&Slot<K, N, V>) -> u64) -> Option<()> {
-        let piece = self.pieces.get(at)?.read();
-        let (buckets, length, depth) = (piece.buckets(), piece.len(), piece.depth());
-        let capacity = capacity_of(buckets.max(4));
-        let sparse = length * 2 < capacity;
-        let split = !sparse && buckets >= PIECE_BUCKETS && self.may_split(depth);
-        let grown = if sparse || split { capacity } else { capacity_of(buckets.max(2) * 2) };
-        let rebuild = Rebuild { capacity: grown, split };
-        let owner = self.pieces.get_mut(at)?;
-        let mut guard = owner.lock(&turn.clock);
-        let (piece, gate) = guard.parts();
-        let Some((far, owing)) = piece.rebuild(gate, rebuild, of) else { return Some(()) };
-        let sibling = guard.sibling(far, owing);
-        // Before the lock goes, so that a writer who finds this half paid also finds the other.
-        self.listing.add(sibling.reader(), Some(at), turn);
-        drop(guard);
-        let new = u32::try_from(self.pieces.len()).ok()?;
-        self.pieces.push(sibling);
-        self.point_to(new, at as u32, depth);
-        Some(())
-    }
-
-    /// Whether one more level is worth a directory twice as long: hashes that hardly differ are not worth it.
-    fn may_split(&self, depth: u32) -> bool {
-        let levels = self.directory.len().trailing_zeros();
-        depth < levels || (depth < 40 && self.directory.len() * 2 <= 64 + 8 * self.pieces.len())
-    }
-
-    /// Lets the far half of `old`, split at `depth`, go to `new`.
-    fn point_to(&mut self, new: u32, old: u32, depth: u32) {
-        if self.directory.len() == 1 << depth {
-            self.directory.extend_from_within(..);
-        }
-        for (slot, piece) in self.directory.iter_mut().enumerate() {
-            if *piece == old && slot >> depth & 1 == 1 {
-                *piece = new;
-            }
-        }
-    }
-
-    /// Checks H12 and H8 to H10 as far as one shard can. O(entries).
-    pub(crate) fn check_invariants(&self, of: impl Fn(&Slot<K, N, V>) -> u64) {
-        for (at, owner) in self.pieces.iter().enumerate() {
-            let piece = owner.read();
-            piece.check_invariants();
-            for slot in piece.iter() {
-                assert_eq!(
-                    self.index_of(of(slot)),
-                    Some(at),
-                    "H12: an entry lies in another piece than its hash"
-                );
-            }
-        }
-        let known = self.directory.iter().all(|at| (*at as usize) < self.pieces.len());
-        assert!(known, "H12: a slot of the directory names no piece");
-    }
-}
-
-/// How many entries a table of so many buckets holds: what hashbrown fills before it would grow.
-fn capacity_of(buckets: usize) -> usize {
-    if buckets < 8 { buckets - 1 } else { buckets / 8 * 7 }
 }

@@ -5,6 +5,7 @@
 //!
 //! Each method that changes an entry marks it before the change can be seen, and no `&mut V` leaves it.
 
+mod batch;
 mod change;
 mod freeze;
 mod load;
@@ -18,12 +19,14 @@ use crate::clears::Clears;
 use crate::codecs::{StateCodecs, place_hash};
 use crate::handover::Stamp;
 use crate::ledger::Ledger;
+use crate::listing::{Listing, PieceOwner};
 use crate::open::Open;
 use crate::origins::{Origins, PARTS_MAX, Part};
 use crate::overlay::Rewrites;
-use crate::piece::{Piece, Slot};
-use crate::shard::{Listing, PieceOwner, Shard};
+use crate::piece::Slot;
+use crate::shards::Shards;
 
+pub(crate) use batch::BATCH;
 pub(crate) use freeze::{FreezeFacts, Frozen, FrozenMap, ShardOutput, WriteContext};
 pub(crate) use load::{AnyState, Loaded};
 pub(crate) use rewriting::{Budget, RewritePass, ShardRewrite};
@@ -63,7 +66,7 @@ pub(crate) struct StateMap<K, N, V> {
     /// The number of key groups less one, if that is a mask, or 0.
     group_mask: u64,
     first_group: u64,
-    shards: Vec<Shard<K, N, V>>,
+    shards: Shards<K, N, V>,
     listings: Arc<[Arc<Listing<K, N, V>>]>,
     origins: Ledger,
     rewrites: Rewrites,
@@ -74,8 +77,8 @@ pub(crate) struct StateMap<K, N, V> {
     discarded: Vec<PieceOwner<K, N, V>>,
     /// Whether a listing may hold detached pieces.
     detached: bool,
-    /// The piece that is tidied next: shard, piece.
-    next_tidied: (usize, usize),
+    /// The number of the piece that is tidied next.
+    next_tidied: usize,
 }
 
 impl<K, N, V> StateMap<K, N, V> {
@@ -84,10 +87,9 @@ impl<K, N, V> StateMap<K, N, V> {
         codecs: Arc<dyn StateCodecs<K, N, V>>,
         layout: Layout,
     ) -> Self {
-        let shards: Vec<Shard<K, N, V>> =
-            (0..layout.range.len() as usize).map(|shard| Shard::new(layout.part_of(shard))).collect();
+        let shards = Shards::new(layout);
         let groups = u64::from(layout.count.get());
-        let listings = shards.iter().map(|shard| Arc::clone(shard.listing())).collect();
+        let listings = shards.listings().map(Arc::clone).collect();
         Self {
             descriptor,
             codecs,
@@ -103,7 +105,7 @@ impl<K, N, V> StateMap<K, N, V> {
             clears: Clears::default(),
             discarded: Vec::new(),
             detached: false,
-            next_tidied: (0, 0),
+            next_tidied: 0,
         }
     }
 
@@ -134,12 +136,7 @@ impl<K, N, V> StateMap<K, N, V> {
     /// Whether the key group of a place is ours.
     #[inline]
     pub(crate) fn holds(&self, place: Place) -> bool {
-        place.shard < self.shards.len()
-    }
-
-    #[inline]
-    fn piece(&self, place: Place) -> Option<&Piece<K, N, V>> {
-        self.shards.get(place.shard)?.piece_of(place.hash)
+        place.shard < self.shards.count()
     }
 
     /// The entry at a place that `is_it`. Takes no lock.
@@ -149,12 +146,12 @@ impl<K, N, V> StateMap<K, N, V> {
         place: Place,
         is_it: impl FnMut(&Slot<K, N, V>) -> bool,
     ) -> Option<&Slot<K, N, V>> {
-        self.piece(place)?.find(place.hash, is_it)
+        self.shards.piece_of(place)?.find(place.hash, is_it)
     }
 
     /// All entries, by key group, in no order within one.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot<K, N, V>> {
-        self.shards.iter().flat_map(|shard| shard.pieces().flat_map(Piece::iter))
+        self.shards.pieces().flat_map(|(_, piece)| piece.iter())
     }
 
     fn hash_of_slot(codecs: &dyn StateCodecs<K, N, V>, slot: &Slot<K, N, V>) -> u64 {
@@ -168,8 +165,7 @@ impl<K, N, V> StateMap<K, N, V> {
 
     /// Bytes of memory of tables and what stands beside them; not what keys and values own. O(pieces).
     pub(crate) fn memory_bytes(&self) -> usize {
-        let pieces = self.shards.iter().flat_map(Shard::pieces);
-        pieces.map(Piece::memory_bytes).sum()
+        self.shards.memory_bytes()
     }
 
     /// Records held for open snapshots.
@@ -179,10 +175,13 @@ impl<K, N, V> StateMap<K, N, V> {
 
     /// Checks H2 and what the shards check. O(entries).
     pub(crate) fn check_invariants(&self) {
-        let entries: usize = self.shards.iter().flat_map(Shard::pieces).map(Piece::len).sum();
+        let entries: usize = self.shards.pieces().map(|(_, piece)| piece.len()).sum();
         assert_eq!(entries, self.len, "H2: entries in the pieces, and as counted");
         assert_eq!(self.origins.view().total(), self.len as u64, "H2: counts of labels, and entries");
         let codecs = &*self.codecs;
-        self.shards.iter().for_each(|shard| shard.check_invariants(|slot| Self::hash_of_slot(codecs, slot)));
+        let place_of = |slot: &Slot<K, N, V>| {
+            self.place(codecs.key_hash(&slot.key), codecs.namespace_hash(&slot.namespace))
+        };
+        self.shards.check_invariants(place_of);
     }
 }

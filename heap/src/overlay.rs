@@ -26,6 +26,7 @@ use crate::epochs::Epoch;
 use crate::handover::Stamp;
 use crate::lineage::Home;
 use crate::origins::{FixedHome, Label, Origins, Part};
+use crate::piece::Beside;
 
 /// The buckets of a piece that bear the marks of some rewrites, by the epoch of the rewrite.
 pub(crate) type Marks = SmallVec<[(Epoch, Bitmap); 1]>;
@@ -271,13 +272,7 @@ impl Rewrites {
 
     /// Gives the entries of a piece the labels of settled rewrites, oldest first, where no snapshot frozen up to
     /// `oldest` is open that would not know them; and takes marks away that mean nothing any more.
-    pub(crate) fn fold(
-        &mut self,
-        marks: &mut Marks,
-        labels: &mut [Label],
-        part: Part,
-        oldest: Option<Stamp>,
-    ) {
+    pub(crate) fn fold(&mut self, marks: &mut Marks, beside: &mut Beside, part: Part, oldest: Option<Stamp>) {
         if marks.is_empty() {
             return;
         }
@@ -295,7 +290,7 @@ impl Rewrites {
                 return true;
             }
             for bucket in set.ones() {
-                if let Some(label) = labels.get_mut(bucket) {
+                if let Some(label) = beside.label_mut(bucket) {
                     *label = settled.labels.get(&(*label, part)).copied().unwrap_or(*label);
                 }
                 settled.left = settled.left.saturating_sub(1);

@@ -20,6 +20,7 @@ use crate::handover::{OwnerGuard, Stamp};
 use crate::open::{Aside, Open};
 use crate::overlay::{Marks, set_of};
 use crate::piece::{Accounts, Labelling, Piece, Slot, carry};
+use crate::turn::Turn;
 
 /// If a piece owes no more records than this, the owner sets them all aside at its first write, and needs no lock
 /// for the writes after it.
@@ -270,7 +271,7 @@ pub(crate) fn touch<K: Clone, N: Clone, V: Clone>(
         gate.owed_to(piece, open);
     }
     let begun = !piece.is_current(accounts.turn);
-    piece.begin_interval(accounts.turn, accounts.origins);
+    piece.begin_interval(accounts.turn, accounts.origins, needed_after(opens, accounts.turn));
     if !accounts.rewrites.is_empty() || !gate.marks.is_empty() || !piece.marks().is_empty() {
         let oldest = opens.iter().filter(|open| !open.is_closed()).map(|open| open.stamp).min();
         piece.take_marks(gate.take_marks(), accounts, oldest);
@@ -284,6 +285,12 @@ pub(crate) fn touch<K: Clone, N: Clone, V: Clone>(
         pay_and_free(guard, accounts, site);
     }
     begun
+}
+
+/// Changes up to this epoch are told apart no more: every possible base has them, and so has that of every open snapshot.
+pub(crate) fn needed_after<K, N, V>(opens: &[Arc<Open<K, N, V>>], turn: &Turn) -> Epoch {
+    let open = opens.iter().filter(|open| !open.is_closed());
+    open.filter_map(|open| open.base).fold(turn.floor, Epoch::min)
 }
 
 /// Sets everything aside that the piece owes, so that no writer needs it any more.

@@ -1,7 +1,7 @@
 //! A bounded piece of a shard: one hash table, and beside it, by bucket, what the accounting needs.
 //!
 //! Owns: entries, labels, births, changed sets and the removal log of the keys that hash here. Does not own: what is
-//! still owed to open snapshots (`owed`), which piece a key belongs to (`shard`).
+//! still owed to open snapshots (`owed`), which piece a key belongs to (`directory`).
 //!
 //! A bucket keeps its number until the piece is rebuilt, split or replaced: the table is never left to rehash.
 //!
@@ -12,6 +12,7 @@
 //! - H10. An entry whose dirty bit is set is counted under the label of the piece's interval; its own label still
 //!   tells where older records of its key are. Every other entry is counted under its label.
 
+mod beside;
 mod rebuild;
 
 use hashbrown::HashTable;
@@ -24,16 +25,31 @@ use crate::epochs::Epoch;
 use crate::handover::Stamp;
 use crate::origins::{Label, Origins, Part};
 use crate::overlay::{MarkedBy, Marks, Rewrites, marked_by, set_of};
+use crate::pages::Pages;
 use crate::removals::{Removal, RemovalLog};
 use crate::turn::Turn;
 
-pub(crate) use rebuild::{DIRECTORY_SHIFT, Rebuild, carry};
+pub(crate) use beside::Beside;
+pub(crate) use rebuild::{Rebuild, carry};
 
-/// A piece of this many buckets is split rather than grown.
+/// A piece of this many buckets is split rather than grown: more, and a split takes long; fewer, and what is there
+/// once a piece falls out of the caches.
 #[cfg(not(test))]
-pub(crate) const PIECE_BUCKETS: usize = 4096;
+const BUCKETS_MAX: usize = 4096;
 #[cfg(test)]
-pub(crate) const PIECE_BUCKETS: usize = 32;
+const BUCKETS_MAX: usize = 32;
+
+/// A table of so many bytes is split even if it has fewer buckets.
+const TABLE_BYTES_MAX: usize = 512 << 10;
+
+/// A piece of slots of a size is split at this many buckets.
+pub(crate) const fn buckets_max(slot_bytes: usize) -> usize {
+    let mut buckets = BUCKETS_MAX;
+    while buckets > 16 && buckets * slot_bytes > TABLE_BYTES_MAX {
+        buckets /= 2;
+    }
+    buckets
+}
 
 /// What a table holds: nothing but the entry, so that reading touches nothing else.
 #[derive(Clone, Debug)]
@@ -78,14 +94,13 @@ pub(crate) struct Labelling<'a> {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Piece<K, N, V> {
-    table: HashTable<Slot<K, N, V>>,
+    table: HashTable<Slot<K, N, V>, Pages>,
     /// Buckets changed in `interval`.
     dirty: Bitmap,
     interval: Epoch,
     /// How many bits of the hash all keys here share.
     depth: u32,
-    labels: Vec<Label>,
-    born: Vec<Epoch>,
+    beside: Beside,
     /// Buckets changed up to an epoch, and after the one before.
     older: SmallVec<[(Epoch, Bitmap); 1]>,
     removals: RemovalLog<K, N>,
@@ -95,21 +110,21 @@ pub(crate) struct Piece<K, N, V> {
     rebuilds: u32,
 }
 
-/// The bits of a hash that the table uses: others than the key group and the directory of the shard.
+/// The bits of a hash that the table uses: others than the key group and the directory. The table looks for the
+/// seven highest bits, from where the low bits say.
 #[inline]
 fn table_hash(hash: u64) -> u64 {
-    hash.rotate_left(32)
+    hash.rotate_left(20)
 }
 
 impl<K, N, V> Piece<K, N, V> {
     /// An empty piece with room for `capacity` entries.
     pub(crate) fn new(capacity: usize, depth: u32, interval: Epoch) -> Self {
-        let table = HashTable::with_capacity(capacity);
+        let table = HashTable::with_capacity_in(capacity, Pages);
         let buckets = table.num_buckets();
         Self {
             table,
-            labels: vec![Label::NEW; buckets],
-            born: vec![Epoch(0); buckets],
+            beside: Beside::new(buckets),
             dirty: Bitmap::with_room(buckets),
             interval,
             older: SmallVec::new(),
@@ -134,6 +149,12 @@ impl<K, N, V> Piece<K, N, V> {
         self.table.find_bucket_index(table_hash(hash), is_it)
     }
 
+    /// The first bucket whose byte agrees with a hash: probably its entry's. Touches no slot.
+    #[inline]
+    pub(crate) fn guess(&self, hash: u64) -> Option<usize> {
+        self.table.find_bucket_index(table_hash(hash), |_| true)
+    }
+
     #[inline]
     pub(crate) fn slot(&self, bucket: usize) -> Option<&Slot<K, N, V>> {
         self.table.get_bucket(bucket)
@@ -143,6 +164,12 @@ impl<K, N, V> Piece<K, N, V> {
     #[inline]
     pub(crate) fn slot_mut(&mut self, bucket: usize) -> Option<&mut Slot<K, N, V>> {
         self.table.get_bucket_mut(bucket)
+    }
+
+    /// The slot, if its entry has changed in the interval that is running here.
+    #[inline]
+    pub(crate) fn changed_slot(&mut self, bucket: usize) -> Option<&mut Slot<K, N, V>> {
+        if self.dirty.contains(bucket) { self.table.get_bucket_mut(bucket) } else { None }
     }
 
     pub(crate) fn iter(&self) -> hashbrown::hash_table::Iter<'_, Slot<K, N, V>> {
@@ -219,7 +246,7 @@ impl<K, N, V> Piece<K, N, V> {
                 mine.union_with(&set);
             }
         }
-        accounts.rewrites.fold(&mut self.marks, &mut self.labels, accounts.part, oldest);
+        accounts.rewrites.fold(&mut self.marks, &mut self.beside, accounts.part, oldest);
     }
 
     /// An entry changes: it loses its marks. Returns its label proper.
@@ -241,7 +268,7 @@ impl<K, N, V> Piece<K, N, V> {
         let known = accounts.origins.get(label).and_then(|origin| origin.newest);
         let witness =
             newest.filter(|newest| known < Some(*newest)).and_then(|id| accounts.origins.witness(id));
-        if let Some(beside) = self.labels.get_mut(bucket) {
+        if let Some(beside) = self.beside.label_mut(bucket) {
             *beside = witness.unwrap_or(label);
         }
         label
@@ -249,11 +276,11 @@ impl<K, N, V> Piece<K, N, V> {
 
     #[inline]
     pub(crate) fn label(&self, bucket: usize) -> Label {
-        self.labels.get(bucket).copied().unwrap_or_default()
+        self.beside.label(bucket)
     }
 
     pub(crate) fn born(&self, bucket: usize) -> Epoch {
-        self.born.get(bucket).copied().unwrap_or_default()
+        self.beside.born(bucket)
     }
 
     /// Occupied buckets.
@@ -282,14 +309,17 @@ impl<K, N, V> Piece<K, N, V> {
     }
 
     /// Ends the interval that was running here: its changes get its label and become the newest of the older sets.
-    pub(crate) fn begin_interval(&mut self, turn: &Turn, origins: &Origins) {
+    ///
+    /// Sets up to `needed` are dropped. An open snapshot that writes entries again needs those after its base even
+    /// if no base can be that old any more: they tell what changed since its freeze.
+    pub(crate) fn begin_interval(&mut self, turn: &Turn, origins: &Origins, needed: Epoch) {
         if self.is_current(turn) {
             return;
         }
         if !self.dirty.is_empty() {
             let label = origins.of_interval(self.interval);
             for bucket in self.dirty.ones() {
-                if let Some(of_bucket) = self.labels.get_mut(bucket) {
+                if let Some(of_bucket) = self.beside.label_mut(bucket) {
                     *of_bucket = label;
                 }
             }
@@ -297,7 +327,7 @@ impl<K, N, V> Piece<K, N, V> {
             self.older.push((self.interval, std::mem::replace(&mut self.dirty, room)));
         }
         self.interval = turn.interval;
-        self.older.retain(|(epoch, _)| *epoch > turn.floor);
+        self.older.retain(|(epoch, _)| *epoch > needed);
         self.older.dedup_by(|newer, older| {
             // `dedup_by` drops its first argument, the later one, if told so.
             let together = !turn.parted(older.0, newer.0);
@@ -329,7 +359,7 @@ impl<K, N, V> Piece<K, N, V> {
         debug_assert!(!self.is_full(), "H8: an insertion into a full table");
         let entry = self.table.insert_unique(table_hash(hash), slot, |_| table_hash(hash));
         let bucket = entry.bucket_index();
-        self.set(bucket, Label::NEW, born);
+        self.beside.set(bucket, Label::NEW, born);
         self.dirty.insert(bucket);
         accounts.origins.appear(accounts.part, accounts.turn.interval);
     }
@@ -338,7 +368,7 @@ impl<K, N, V> Piece<K, N, V> {
     pub(crate) fn insert_restored(&mut self, hash: u64, slot: Slot<K, N, V>, origin: &LoadedOrigin) {
         let entry = self.table.insert_unique(table_hash(hash), slot, |_| table_hash(hash));
         let bucket = entry.bucket_index();
-        self.set(bucket, origin.label, origin.born);
+        self.beside.set(bucket, origin.label, origin.born);
         for epoch in &origin.marks {
             if let Some(set) = set_of(&mut self.marks, *epoch) {
                 set.insert(bucket);
@@ -350,12 +380,6 @@ impl<K, N, V> Piece<K, N, V> {
     pub(crate) fn origin(&self, bucket: usize) -> LoadedOrigin {
         let marks = marked_by(&[&self.marks], bucket);
         LoadedOrigin { label: self.label(bucket), born: self.born(bucket), marks }
-    }
-
-    fn set(&mut self, bucket: usize, label: Label, born: Epoch) {
-        if let (Some(l), Some(b)) = (self.labels.get_mut(bucket), self.born.get_mut(bucket)) {
-            (*l, *b) = (label, born);
-        }
     }
 
     /// Takes an entry out, its bits and its count with it; the removal log is the caller's.
@@ -399,8 +423,7 @@ impl<K, N, V> Piece<K, N, V> {
     pub(crate) fn memory_bytes(&self) -> usize {
         let older: usize = self.older.iter().map(|(_, set)| set.memory_bytes()).sum();
         self.table.allocation_size()
-            + self.labels.capacity() * size_of::<Label>()
-            + self.born.capacity() * size_of::<Epoch>()
+            + self.beside.memory_bytes()
             + self.dirty.memory_bytes()
             + older
             + self.removals.memory_bytes()

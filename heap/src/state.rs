@@ -10,7 +10,7 @@ use lowtide_format::{Key, KeyGroupRange, Lookup, Namespace, Value, key_group};
 
 use crate::codecs::VOID_HASH;
 use crate::error::HeapError;
-use crate::map::{Place, StateMap};
+use crate::map::{BATCH, Place, StateMap};
 use crate::piece::Slot;
 use crate::turn::Turn;
 
@@ -98,6 +98,26 @@ macro_rules! reading {
             find_in(&self.map, key, namespace)
         }
 
+        /// Calls `visit` with the value of each key in a namespace, in order, and the key's number among `keys`.
+        ///
+        /// Faster than one call per key where the state is larger than the caches: the keys' waits for memory
+        /// overlap. O(keys).
+        pub fn get_many_in<Q: Lookup<K>>(
+            &self,
+            namespace: &N,
+            keys: &[Q],
+            mut visit: impl FnMut(usize, Option<&V>),
+        ) {
+            let namespace_hash = namespace_hash(namespace);
+            for (batch, keys) in keys.chunks(BATCH).enumerate() {
+                let places = keys.iter().map(|key| self.map.place(key.lookup_hash(), namespace_hash));
+                let is_it = |at: usize, slot: &Slot<K, N, V>| {
+                    keys.get(at).is_some_and(|key| key.equals(&slot.key)) && slot.namespace == *namespace
+                };
+                self.map.find_batch(places, is_it, |at, value| visit(batch * BATCH + at, value));
+            }
+        }
+
         /// Whether a key has a value in a namespace. O(1).
         #[inline]
         pub fn contains_in<Q: Lookup<K> + ?Sized>(&self, namespace: &N, key: &Q) -> bool {
@@ -133,6 +153,11 @@ macro_rules! reading_void {
         #[inline]
         pub fn get<Q: Lookup<K> + ?Sized>(&self, key: &Q) -> Option<&V> {
             self.get_in(&(), key)
+        }
+
+        /// Calls `visit` with the value of each key, in order. See [`get_many_in`](Self::get_many_in).
+        pub fn get_many<Q: Lookup<K>>(&self, keys: &[Q], visit: impl FnMut(usize, Option<&V>)) {
+            self.get_many_in(&(), keys, visit);
         }
 
         /// Whether a key has a value. O(1).
@@ -223,6 +248,34 @@ impl<'a, K: Key, N: Namespace, V: Value> StateMut<'a, K, N, V> {
         self.map.update(place, is_it, self.turn, change).is_some()
     }
 
+    /// Changes the value of each of `keys` that is there, in order; returns how many are. `change` gets the key's
+    /// number among `keys`; a key that comes twice is changed twice.
+    ///
+    /// As [`update_in`](Self::update_in) for each, faster where the state is larger than the caches: the keys' waits
+    /// for memory overlap. O(keys).
+    pub fn update_many_in<Q: Lookup<K>>(
+        &mut self,
+        namespace: &N,
+        keys: &[Q],
+        mut change: impl FnMut(usize, &mut V),
+    ) -> usize {
+        let namespace_hash = namespace_hash(namespace);
+        let mut changed = 0;
+        for (batch, keys) in keys.chunks(BATCH).enumerate() {
+            let mut places = [Place { shard: 0, hash: 0 }; BATCH];
+            for (place, key) in places.iter_mut().zip(keys) {
+                *place = self.map.place(key.lookup_hash(), namespace_hash);
+            }
+            let places = places.into_iter().take(keys.len());
+            let is_it = |at: usize, slot: &Slot<K, N, V>| {
+                keys.get(at).is_some_and(|key| key.equals(&slot.key)) && slot.namespace == *namespace
+            };
+            let change = |at: usize, value: &mut V| change(batch * BATCH + at, value);
+            changed += self.map.update_batch(places, is_it, self.turn, change);
+        }
+        changed
+    }
+
     /// Removes a key and returns its value, cloned if an open snapshot wants it.
     pub fn remove_in<Q: Lookup<K> + ?Sized>(&mut self, namespace: &N, key: &Q) -> Option<V> {
         let place = self.map.place(key.lookup_hash(), namespace_hash(namespace));
@@ -290,6 +343,11 @@ impl<K: Key, V: Value> StateMut<'_, K, (), V> {
     #[inline]
     pub fn update<Q: Lookup<K> + ?Sized>(&mut self, key: &Q, change: impl FnOnce(&mut V)) -> bool {
         self.update_in(&(), key, change)
+    }
+
+    /// Changes the value of each of `keys` that is there. See [`update_many_in`](Self::update_many_in).
+    pub fn update_many<Q: Lookup<K>>(&mut self, keys: &[Q], change: impl FnMut(usize, &mut V)) -> usize {
+        self.update_many_in(&(), keys, change)
     }
 
     /// Removes a key and returns its value. See [`remove_in`](Self::remove_in).

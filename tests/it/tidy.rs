@@ -186,7 +186,7 @@ const UNNAMED: [(&str, &str); 23] = [
     ("heap/src/removals.rs", "H7"),
     ("heap/src/restore.rs", "H16"),
     ("heap/src/rewrite/selection.rs", "W1"),
-    ("heap/src/shard.rs", "H13"),
+    ("heap/src/listing.rs", "H13"),
     ("registry/src/lib.rs", "R4"),
     ("src/backend.rs", "B3"),
     ("src/backend.rs", "B4"),

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::{Place, StateMap};
-use crate::epochs::Epoch;
+use crate::listing::PieceOwner;
 use crate::open::{Aside, Open};
 use crate::overlay::Marks;
-use crate::owed::{Gate, Locked, Site, pay_and_free, touch};
+use crate::owed::{Gate, Locked, Site, needed_after, pay_and_free, touch};
 use crate::piece::{Accounts, Gone, Piece, Slot};
-use crate::shard::{PieceOwner, Shard};
+use crate::shards::Opened;
 use crate::turn::Turn;
 
 /// A piece, and what it shares with writers if the lock is held.
@@ -148,11 +148,10 @@ where
 {
     /// Opens a piece for a change.
     #[inline]
-    fn change<'a>(&'a mut self, place: Place, at: usize, turn: &'a Turn) -> Option<Change<'a, K, N, V>> {
-        let site = Site { shard: place.shard, counters: &turn.counters };
-        let shard = self.shards.get_mut(place.shard)?;
-        let part = shard.part();
-        let (owner, listing) = shard.owner_mut(at)?;
+    fn change<'a>(&'a mut self, number: usize, turn: &'a Turn) -> Option<Change<'a, K, N, V>> {
+        let Opened { owner, listing, spot } = self.shards.open(number)?;
+        let part = spot.part;
+        let site = Site { shard: spot.shard, counters: &turn.counters };
         let origins = self.origins.open(&self.rewrites);
         let mut accounts = Accounts { turn, origins, rewrites: &mut self.rewrites, part };
         if owner.is_free(&turn.clock) {
@@ -161,9 +160,7 @@ where
         }
         let (access, begun) = open_locked(owner, &mut accounts, &self.opens, &site);
         if begun {
-            let open = self.opens.iter().filter(|open| !open.is_closed());
-            let needed = open.filter_map(|open| open.base).fold(turn.floor, Epoch::min);
-            listing.note(at, turn, needed);
+            listing.note(spot.at, turn, needed_after(&self.opens, turn));
         }
         Some(Change { access, accounts, site })
     }
@@ -171,21 +168,24 @@ where
     /// The bucket of the entry at a place that `is_it`, with the number of its piece. Takes no lock.
     #[inline]
     fn locate(&self, place: Place, is_it: impl FnMut(&Slot<K, N, V>) -> bool) -> Option<(usize, usize)> {
-        let shard = self.shards.get(place.shard)?;
-        let at = shard.index_of(place.hash)?;
-        Some((at, shard.piece_at(at)?.find_bucket(place.hash, is_it)?))
+        let number = self.shards.number_of(place)?;
+        Some((number, self.shards.piece(number)?.find_bucket(place.hash, is_it)?))
     }
 
     /// Puts a value; tells whether the key was absent. Never clones a value.
     #[inline]
     pub(crate) fn put(&mut self, place: Place, slot: Slot<K, N, V>, turn: &Turn) -> bool {
         let found = self.locate(place, |it| it.key == slot.key && it.namespace == slot.namespace);
-        let Some((at, bucket)) = found else {
+        let Some((number, bucket)) = found else {
             self.insert(place, slot, turn);
             return true;
         };
+        if let Some(it) = self.changed_slot(number, bucket, turn) {
+            it.value = slot.value;
+            return false;
+        }
         // The old value, and the key that was not needed, are dropped after the lock has gone.
-        let _old = self.change(place, at, turn).and_then(|mut change| change.put(bucket, slot.value));
+        let _old = self.change(number, turn).and_then(|mut change| change.put(bucket, slot.value));
         false
     }
 
@@ -193,9 +193,9 @@ where
     pub(crate) fn replace(&mut self, place: Place, slot: Slot<K, N, V>, turn: &Turn) -> Option<V> {
         let found = self.locate(place, |it| it.key == slot.key && it.namespace == slot.namespace);
         match found {
-            Some((at, bucket)) => {
+            Some((number, bucket)) => {
                 let value = slot.value;
-                self.change(place, at, turn)?.update(bucket, |old| std::mem::replace(old, value))
+                self.change(number, turn)?.update(bucket, |old| std::mem::replace(old, value))
             }
             None => {
                 self.insert(place, slot, turn);
@@ -208,11 +208,9 @@ where
     pub(crate) fn insert(&mut self, place: Place, slot: Slot<K, N, V>, turn: &Turn) {
         self.discard_some();
         let codecs = Arc::clone(&self.codecs);
-        let Some(shard) = self.shards.get_mut(place.shard) else { return };
-        let Some(at) = shard.make_room(place.hash, turn, |slot| Self::hash_of_slot(&*codecs, slot)) else {
-            return;
-        };
-        let inserted = self.change(place, at, turn).map(|mut change| change.insert(place.hash, slot));
+        let hash_of = |slot: &Slot<K, N, V>| Self::hash_of_slot(&*codecs, slot);
+        let Some(number) = self.shards.make_room(place, turn, hash_of) else { return };
+        let inserted = self.change(number, turn).map(|mut change| change.insert(place.hash, slot));
         self.len += usize::from(inserted.is_some());
     }
 
@@ -225,17 +223,35 @@ where
         turn: &Turn,
         change: impl FnOnce(&mut V) -> R,
     ) -> Option<R> {
-        let shard = self.shards.get_mut(place.shard)?;
-        let (at, part) = (shard.index_of(place.hash)?, shard.part());
-        let (owner, _) = shard.owner_mut(at)?;
-        if let Some(piece) = owner.write(&turn.clock) {
-            let bucket = piece.find_bucket(place.hash, is_it)?;
-            let origins = self.origins.open(&self.rewrites);
-            piece.mark(bucket, &mut Accounts { turn, origins, rewrites: &mut self.rewrites, part });
-            return piece.slot_mut(bucket).map(|slot| change(&mut slot.value));
+        let number = self.shards.number_of(place)?;
+        let bucket = self.shards.piece(number)?.find_bucket(place.hash, is_it)?;
+        self.update_at((number, bucket), turn, change)
+    }
+
+    /// Lets `change` at the value of an entry.
+    #[inline]
+    pub(super) fn update_at<R>(
+        &mut self,
+        (number, bucket): (usize, usize),
+        turn: &Turn,
+        change: impl FnOnce(&mut V) -> R,
+    ) -> Option<R> {
+        match self.changed_slot(number, bucket, turn) {
+            Some(slot) => Some(change(&mut slot.value)),
+            None => self.change(number, turn)?.update(bucket, change),
         }
-        let bucket = owner.read().find_bucket(place.hash, is_it)?;
-        self.change(place, at, turn)?.update(bucket, change)
+    }
+
+    /// The slot of an entry that has changed in the running interval already, in a piece that owes nothing: one more
+    /// change of it needs no more than that.
+    #[inline]
+    fn changed_slot<'a>(
+        &'a mut self,
+        number: usize,
+        bucket: usize,
+        turn: &'a Turn,
+    ) -> Option<&'a mut Slot<K, N, V>> {
+        self.shards.owner_mut(number)?.write(&turn.clock)?.changed_slot(bucket)
     }
 
     /// Removes the entry that `is_it`; returns its value, cloned if a snapshot wants it.
@@ -245,8 +261,8 @@ where
         is_it: impl FnMut(&Slot<K, N, V>) -> bool,
         turn: &Turn,
     ) -> Option<V> {
-        let (at, bucket) = self.locate(place, is_it)?;
-        let mut change = self.change(place, at, turn)?;
+        let (number, bucket) = self.locate(place, is_it)?;
+        let mut change = self.change(number, turn)?;
         let (piece, gate) = change.access.parts();
         let wanted = gate.is_some_and(|gate| gate.wants_put(bucket));
         let copy = if wanted { piece.slot(bucket).map(|slot| slot.value.clone()) } else { None };
@@ -263,19 +279,19 @@ where
         is_it: impl FnMut(&Slot<K, N, V>) -> bool,
         turn: &Turn,
     ) -> bool {
-        let Some((at, bucket)) = self.locate(place, is_it) else { return false };
-        self.take_at(place, (at, bucket), Log::Removal, turn).is_some()
+        let Some(found) = self.locate(place, is_it) else { return false };
+        self.take_at(place.hash, found, Log::Removal, turn).is_some()
     }
 
     fn take_at(
         &mut self,
-        place: Place,
-        (at, bucket): (usize, usize),
+        hash: u64,
+        (number, bucket): (usize, usize),
         log: Log,
         turn: &Turn,
     ) -> Option<Option<Slot<K, N, V>>> {
-        let mut change = self.change(place, at, turn)?;
-        let slot = change.take(place.hash, bucket, log);
+        let mut change = self.change(number, turn)?;
+        let slot = change.take(hash, bucket, log);
         drop(change);
         self.len -= 1;
         Some(slot)
@@ -288,22 +304,17 @@ where
 
     fn take_where(&mut self, turn: &Turn, log: Log, mut gone: impl FnMut(&Slot<K, N, V>) -> bool) -> u64 {
         let before = self.len;
-        for shard in 0..self.shards.len() {
-            let pieces = self.shards.get(shard).map_or(0, Shard::piece_count);
-            for at in 0..pieces {
-                let Some(piece) = self.shards.get(shard).and_then(|shard| shard.piece_at(at)) else {
-                    continue;
-                };
-                let buckets: Vec<(usize, u64)> = piece
-                    .occupied()
-                    .ones()
-                    .filter_map(|bucket| Some((bucket, piece.slot(bucket)?)))
-                    .filter(|(_, slot)| gone(slot))
-                    .map(|(bucket, slot)| (bucket, Self::hash_of_slot(&*self.codecs, slot)))
-                    .collect();
-                for (bucket, hash) in buckets {
-                    self.take_at(Place { shard, hash }, (at, bucket), log, turn);
-                }
+        for number in 0..self.shards.pieces_count() {
+            let Some(piece) = self.shards.piece(number) else { continue };
+            let buckets: Vec<(usize, u64)> = piece
+                .occupied()
+                .ones()
+                .filter_map(|bucket| Some((bucket, piece.slot(bucket)?)))
+                .filter(|(_, slot)| gone(slot))
+                .map(|(bucket, slot)| (bucket, Self::hash_of_slot(&*self.codecs, slot)))
+                .collect();
+            for (bucket, hash) in buckets {
+                self.take_at(hash, (number, bucket), log, turn);
             }
         }
         (before - self.len) as u64
@@ -314,9 +325,7 @@ where
     pub(crate) fn clear(&mut self, turn: &Turn) {
         let seen_through = self.oldest_open().map(|_| turn.clock.now());
         self.detached |= seen_through.is_some();
-        for shard in &mut self.shards {
-            self.discarded.append(&mut shard.take_pieces(seen_through));
-        }
+        self.discarded.append(&mut self.shards.take_all(seen_through));
         self.origins.open(&self.rewrites).clear_counts();
         self.rewrites.clear();
         self.len = 0;
@@ -332,19 +341,14 @@ where
 
     /// The removals of a cleared namespace need no tombstones any more.
     fn forget_removals_of(&mut self, namespace: &N, turn: &Turn) {
-        for shard in 0..self.shards.len() {
-            let pieces = self.shards.get(shard).map_or(0, Shard::piece_count);
-            for at in 0..pieces {
-                let piece = self.shards.get(shard).and_then(|shard| shard.piece_at(at));
-                let holds = |piece: &Piece<K, N, V>| {
-                    piece.removals().iter().any(|(_, entry)| entry.namespace == *namespace)
-                };
-                if !piece.is_some_and(holds) {
-                    continue;
-                }
-                if let Some(mut change) = self.change(Place { shard, hash: 0 }, at, turn) {
-                    change.forget_removals_of(namespace);
-                }
+        for number in 0..self.shards.pieces_count() {
+            let holds = |piece: &Piece<K, N, V>| {
+                piece.removals().iter().any(|(_, entry)| entry.namespace == *namespace)
+            };
+            if self.shards.piece(number).is_some_and(holds)
+                && let Some(mut change) = self.change(number, turn)
+            {
+                change.forget_removals_of(namespace);
             }
         }
     }
@@ -361,32 +365,25 @@ where
         if self.oldest_open().is_some() {
             return;
         }
-        for _ in 0..pieces {
-            let (shard, at) = self.next_tidied;
-            let Some(pieces) = self.shards.get(shard).map(Shard::piece_count) else {
-                self.next_tidied = (0, 0);
-                continue;
-            };
-            self.next_tidied = if at < pieces { (shard, at + 1) } else { (shard + 1, 0) };
+        for _ in 0..pieces.min(self.shards.pieces_count()) {
+            let number = self.next_tidied;
+            self.next_tidied = if number + 1 < self.shards.pieces_count() { number + 1 } else { 0 };
             // Opening a piece for a change is what folds its marks.
-            self.change(Place { shard, hash: 0 }, at, turn);
+            self.change(number, turn);
         }
     }
 
     /// Sets everything aside that open snapshots want, so that no writer needs this map any more. O(entries).
     pub(crate) fn surrender(&mut self, turn: &Turn) {
-        for (number, shard) in self.shards.iter_mut().enumerate() {
-            let part = self.layout.part_of(number);
-            let site = Site { shard: number, counters: &turn.counters };
-            let mut at = 0;
-            while let Some((owner, _)) = shard.owner_mut(at) {
-                at += 1;
-                let origins = self.origins.open(&self.rewrites);
-                let mut accounts = Accounts { turn, origins, rewrites: &mut self.rewrites, part };
-                let mut guard = owner.lock(&turn.clock);
-                touch(&mut guard, &mut accounts, &self.opens, &site);
-                pay_and_free(&mut guard, &accounts, &site);
-            }
+        let mut number = 0;
+        while let Some(Opened { owner, spot, .. }) = self.shards.open(number) {
+            number += 1;
+            let site = Site { shard: spot.shard, counters: &turn.counters };
+            let origins = self.origins.open(&self.rewrites);
+            let mut accounts = Accounts { turn, origins, rewrites: &mut self.rewrites, part: spot.part };
+            let mut guard = owner.lock(&turn.clock);
+            touch(&mut guard, &mut accounts, &self.opens, &site);
+            pay_and_free(&mut guard, &accounts, &site);
         }
     }
 

@@ -14,11 +14,11 @@ use crate::epochs::Epoch;
 use crate::error::HeapError;
 use crate::handover::Stamp;
 use crate::ledger::Cut;
+use crate::listing::{Listing, PieceReader};
 use crate::open::Open;
 use crate::origins::{Origins, Part};
 use crate::overlay::{RewriteStart, Rewrites};
 use crate::piece::Labelling;
-use crate::shard::{Listing, PieceReader};
 use crate::turn::{Counters, Turn};
 
 /// How many records a writer encodes before it lets the owner at the piece again.

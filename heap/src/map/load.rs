@@ -13,11 +13,7 @@ use crate::ledger::Ledger;
 use crate::lineage::Settlement;
 use crate::origins::{Label, Origins};
 use crate::overlay::MarkedBy;
-#[cfg(test)]
-use crate::piece::Piece;
 use crate::piece::{LoadedOrigin, Slot};
-#[cfg(test)]
-use crate::shard::Shard;
 use crate::turn::Turn;
 
 /// A restored put.
@@ -70,11 +66,10 @@ where
 
     fn insert_loaded(&mut self, place: Place, slot: Slot<K, N, V>, origin: &LoadedOrigin, turn: &Turn) {
         let codecs = Arc::clone(&self.codecs);
-        let Some(shard) = self.shards.get_mut(place.shard) else { return };
         let hash_of = |slot: &Slot<K, N, V>| Self::hash_of_slot(&*codecs, slot);
-        let Some(at) = shard.make_room(place.hash, turn, hash_of) else { return };
+        let Some(number) = self.shards.make_room(place, turn, hash_of) else { return };
         // Nothing is owed while a map is being loaded: no snapshot of it exists.
-        let owner = shard.owner_mut(at).and_then(|(owner, _)| owner.write(&turn.clock));
+        let owner = self.shards.owner_mut(number).and_then(|owner| owner.write(&turn.clock));
         if let Some(piece) = owner {
             piece.insert_restored(place.hash, slot, origin);
             self.len += 1;
@@ -108,15 +103,13 @@ impl StateMap<Raw, Raw, Raw> {
         self.surrender(turn);
         typed.origins = Ledger::new(self.origins.open(&self.rewrites).clone());
         typed.rewrites = self.rewrites.clone();
-        for (shard, untyped) in self.shards.iter().enumerate() {
-            for piece in untyped.pieces() {
-                for bucket in piece.occupied().ones() {
-                    let Some(slot) = piece.slot(bucket) else { continue };
-                    let entry = encoded(slot);
-                    let (key, namespace, value) = typed.codecs.decode(entry, limits)?;
-                    let place = Place { shard, hash: Self::hash_of_slot(&*self.codecs, slot) };
-                    typed.insert_loaded(place, Slot { key, namespace, value }, &piece.origin(bucket), turn);
-                }
+        for (shard, piece) in self.shards.pieces() {
+            for bucket in piece.occupied().ones() {
+                let Some(slot) = piece.slot(bucket) else { continue };
+                let entry = encoded(slot);
+                let (key, namespace, value) = typed.codecs.decode(entry, limits)?;
+                let place = Place { shard, hash: Self::hash_of_slot(&*self.codecs, slot) };
+                typed.insert_loaded(place, Slot { key, namespace, value }, &piece.origin(bucket), turn);
             }
         }
         Ok(typed)
@@ -208,7 +201,7 @@ where
 
     #[cfg(test)]
     fn buckets(&self) -> usize {
-        self.shards.iter().flat_map(Shard::pieces).map(Piece::buckets).sum()
+        self.shards.pieces().map(|(_, piece)| piece.buckets()).sum()
     }
 
     fn check_invariants(&self) {

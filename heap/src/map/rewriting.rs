@@ -18,11 +18,11 @@ use crate::encode::{Age, Encoder, EncoderParts, Named};
 use crate::epochs::Epoch;
 use crate::error::HeapError;
 use crate::lineage::BaseFacts;
+use crate::listing::{Listing, PieceReader};
 use crate::origins::{Label, Origin, Part};
 use crate::overlay::{MarkedBy, Outcome, Source, SourceCounts, marked_by};
 use crate::piece::Labelling;
 use crate::places::{PiecePlaces, SegmentPlaces, ShardPlaces};
-use crate::shard::{Listing, PieceReader};
 
 /// What one snapshot writes again.
 pub(crate) struct RewritePass<'a> {

@@ -377,6 +377,27 @@ fn a_rewrite_takes_no_value_that_changed_after_the_freeze() {
 }
 
 #[test]
+fn a_late_rewrite_takes_no_value_of_an_interval_that_every_base_has_by_now() {
+    let mut harness = Harness::new(options(4, BaseMode::Acknowledged));
+    harness.backend.set_rewriting(Some(Arc::new(Oldest)));
+    harness.put(1, 1);
+    harness.freeze(None, FreezeKind::Checkpoint).unwrap();
+    harness.finish(0);
+    // The second is written last. Its freeze has the first value of the key, no later checkpoint has.
+    harness.freeze(Some(1), FreezeKind::Checkpoint).unwrap();
+    harness.remove(1);
+    harness.freeze(Some(1), FreezeKind::Checkpoint).unwrap();
+    harness.put(1, 2);
+    harness.freeze(Some(1), FreezeKind::Checkpoint).unwrap();
+    harness.finish(2);
+    harness.backend.completed(id(4));
+    // A new interval of the piece, in which only what a base may lack need be kept.
+    harness.put(2, 1);
+    harness.finish(0);
+    harness.finish(0);
+}
+
+#[test]
 fn an_aborted_rewrite_frees_no_segment_and_is_done_again() {
     let mut harness = harness();
     harness.backend.set_rewriting(Some(Arc::new(Oldest)));

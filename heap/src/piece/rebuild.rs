@@ -1,6 +1,5 @@
 //! Moves the entries of a piece into one or two fresh tables, with everything that goes by bucket.
 
-use hashbrown::HashTable;
 use smallvec::SmallVec;
 
 use super::{Piece, Slot, table_hash};
@@ -8,16 +7,13 @@ use crate::bitmap::Bitmap;
 use crate::epochs::Epoch;
 use crate::owed::Gate;
 
-/// The lowest bit of a hash that the directory of a shard looks at: above the bits that tell the key group.
-pub(crate) const DIRECTORY_SHIFT: u32 = 16;
-
 /// How a piece is rebuilt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rebuild {
     /// Room of each table, in entries.
     pub(crate) capacity: usize,
-    /// Whether keys are divided by the next bit of their hash.
-    pub(crate) split: bool,
+    /// The bit of their hash by which keys are divided among two, if they are.
+    pub(crate) split: Option<u32>,
 }
 
 /// A piece with what it owes.
@@ -39,11 +35,10 @@ impl<K, N, V> Piece<K, N, V> {
             .iter_buckets()
             .filter_map(|bucket| Some((bucket, hash(self.table.get_bucket(bucket)?))))
             .collect();
-        let depth = self.depth + u32::from(rebuild.split);
+        let depth = self.depth + u32::from(rebuild.split.is_some());
         let fresh = || self.fresh(gate, rebuild.capacity, depth);
-        let (mut near, mut far) = (fresh(), rebuild.split.then(fresh));
-        let bit = DIRECTORY_SHIFT + self.depth;
-        let is_far = |hash: u64| hash >> bit & 1 == 1;
+        let (mut near, mut far) = (fresh(), rebuild.split.map(|_| fresh()));
+        let is_far = |hash: u64| rebuild.split.is_some_and(|bit| hash >> bit & 1 == 1);
         for (bucket, hash) in entries {
             let target = match &mut far {
                 Some(far) if is_far(hash) => far,
@@ -79,9 +74,8 @@ impl<K, N, V> Piece<K, N, V> {
         let (slot, _) = entry.remove();
         let rehash = |_: &Slot<K, N, V>| table_hash(hash);
         debug_assert!(!piece.is_full(), "H8: a piece is rebuilt with too little room");
-        let new_bucket =
-            HashTable::insert_unique(&mut piece.table, table_hash(hash), slot, rehash).bucket_index();
-        piece.set(new_bucket, label, born);
+        let new_bucket = piece.table.insert_unique(table_hash(hash), slot, rehash).bucket_index();
+        piece.beside.set(new_bucket, label, born);
         if self.dirty.contains(bucket) {
             piece.dirty.insert(new_bucket);
         }

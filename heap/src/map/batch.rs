@@ -1,0 +1,99 @@
+//! Access to many entries at once, so that their cache misses overlap.
+//!
+//! Owns: the order of the steps. Does not own: what each step does (`piece`, `change`).
+//!
+//! One access waits for memory twice: for the bytes of the table that say where a key may be, and for the slot. A
+//! processor overlaps the waits of accesses that stand close together in the program, and the steps of one access are
+//! too many for that. So a batch takes the first step for all its keys, then the second for all.
+
+use super::{Place, StateMap};
+use crate::piece::Slot;
+use crate::turn::Turn;
+
+/// Keys that are looked up together: as many as find place in the first level of the cache with their slots.
+pub(crate) const BATCH: usize = 64;
+
+/// Where a key probably is.
+#[derive(Clone, Copy, Default)]
+struct Guess {
+    hash: u64,
+    number: u32,
+    bucket: u32,
+}
+
+/// No piece, and no bucket.
+const NONE: u32 = u32::MAX;
+
+/// Up to [`BATCH`] guesses.
+struct Guesses {
+    all: [Guess; BATCH],
+}
+
+impl<K, N, V> StateMap<K, N, V> {
+    /// The first two steps: everything but the slots.
+    #[inline]
+    fn guess(&self, places: impl Iterator<Item = Place>) -> Guesses {
+        let mut all = [Guess::default(); BATCH];
+        for (guess, place) in all.iter_mut().zip(places) {
+            let number = self.shards.number_of(place).map_or(NONE, |number| number as u32);
+            *guess = Guess { hash: place.hash, number, bucket: NONE };
+        }
+        for guess in &mut all {
+            let piece = self.shards.piece(guess.number as usize);
+            guess.bucket = piece.and_then(|piece| piece.guess(guess.hash)).map_or(NONE, |at| at as u32);
+        }
+        Guesses { all }
+    }
+
+    /// The bucket of the entry that `is_it`, at the guess or elsewhere.
+    #[inline]
+    fn settle(&self, guess: Guess, mut is_it: impl FnMut(&Slot<K, N, V>) -> bool) -> Option<usize> {
+        let piece = self.shards.piece(guess.number as usize)?;
+        match piece.slot(guess.bucket as usize) {
+            Some(slot) if is_it(slot) => Some(guess.bucket as usize),
+            _ => piece.find_bucket(guess.hash, is_it),
+        }
+    }
+
+    /// Looks up to [`BATCH`] keys up: `is_it` tells whether a slot is that of the key of a number.
+    #[inline]
+    pub(crate) fn find_batch<'a>(
+        &'a self,
+        places: impl ExactSizeIterator<Item = Place>,
+        is_it: impl Fn(usize, &Slot<K, N, V>) -> bool,
+        mut visit: impl FnMut(usize, Option<&'a V>),
+    ) {
+        let count = places.len();
+        let guesses = self.guess(places);
+        for (at, guess) in guesses.all.into_iter().take(count).enumerate() {
+            let bucket = self.settle(guess, |slot| is_it(at, slot));
+            let piece = self.shards.piece(guess.number as usize);
+            let slot = bucket.and_then(|bucket| piece?.slot(bucket));
+            visit(at, slot.map(|slot| &slot.value));
+        }
+    }
+}
+
+impl<K: Clone + Eq, N: Clone + Eq, V: Clone> StateMap<K, N, V> {
+    /// Lets `change` at the values of up to [`BATCH`] keys, as [`find_batch`](Self::find_batch) finds them; returns
+    /// how many there are. A key that comes twice is changed twice.
+    #[inline]
+    pub(crate) fn update_batch(
+        &mut self,
+        places: impl ExactSizeIterator<Item = Place>,
+        is_it: impl Fn(usize, &Slot<K, N, V>) -> bool,
+        turn: &Turn,
+        mut change: impl FnMut(usize, &mut V),
+    ) -> usize {
+        let count = places.len();
+        let guesses = self.guess(places);
+        let mut changed = 0;
+        for (at, guess) in guesses.all.into_iter().take(count).enumerate() {
+            let Some(bucket) = self.settle(guess, |slot| is_it(at, slot)) else { continue };
+            let number = guess.number as usize;
+            changed +=
+                usize::from(self.update_at((number, bucket), turn, |value| change(at, value)).is_some());
+        }
+        changed
+    }
+}

@@ -1,0 +1,222 @@
+//! All entries of one state, by key group: pieces that split when they are full.
+//!
+//! Owns: the pieces and their numbers. Does not own: what is in a piece (`piece`), which piece a hash belongs to
+//! (`directory`), what writers see of them (`listing`).
+//!
+//! A *shard* is a key group of this backend. A piece belongs to one shard for good.
+
+use std::sync::Arc;
+
+use crate::directory::Directory;
+use crate::handover::{Owner, Stamp};
+use crate::listing::{Listing, PieceOwner};
+use crate::map::{Layout, Place};
+use crate::origins::Part;
+use crate::owed::Gate;
+use crate::piece::{Piece, Rebuild, Slot, buckets_max};
+use crate::turn::Turn;
+
+/// Room of the first table of a shard, in entries.
+const FIRST_CAPACITY: usize = 3;
+
+/// Where a piece is listed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spot {
+    pub(crate) shard: usize,
+    /// Its number in the list of the shard.
+    pub(crate) at: usize,
+    /// The part of the key groups that it belongs to.
+    pub(crate) part: Part,
+}
+
+/// One shard.
+struct Shard<K, N, V> {
+    /// Its pieces, as listed.
+    numbers: Vec<u32>,
+    listing: Arc<Listing<K, N, V>>,
+}
+
+/// A piece to change, with what goes with its shard.
+pub(crate) struct Opened<'a, K, N, V> {
+    pub(crate) owner: &'a mut PieceOwner<K, N, V>,
+    pub(crate) listing: &'a Listing<K, N, V>,
+    pub(crate) spot: Spot,
+}
+
+/// All pieces of one state.
+pub(crate) struct Shards<K, N, V> {
+    directory: Directory,
+    owners: Vec<PieceOwner<K, N, V>>,
+    /// Where each piece is listed.
+    spots: Vec<Spot>,
+    shards: Vec<Shard<K, N, V>>,
+    layout: Layout,
+}
+
+impl<K, N, V> Shards<K, N, V> {
+    /// One shard, empty, for each key group.
+    pub(crate) fn new(layout: Layout) -> Self {
+        let shard = |_| Shard { numbers: Vec::new(), listing: Arc::default() };
+        Self {
+            directory: Directory::new(layout),
+            owners: Vec::new(),
+            spots: Vec::new(),
+            shards: (0..layout.range.len()).map(shard).collect(),
+            layout,
+        }
+    }
+
+    /// Number of shards.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// What writers see of each shard.
+    pub(crate) fn listings(&self) -> impl Iterator<Item = &Arc<Listing<K, N, V>>> {
+        self.shards.iter().map(|shard| &shard.listing)
+    }
+
+    /// The number of the piece at a place.
+    #[inline]
+    pub(crate) fn number_of(&self, place: Place) -> Option<usize> {
+        self.directory.find(place)
+    }
+
+    /// A piece, to read.
+    #[inline]
+    pub(crate) fn piece(&self, number: usize) -> Option<&Piece<K, N, V>> {
+        self.owners.get(number).map(Owner::read)
+    }
+
+    /// The piece at a place, to read.
+    #[inline]
+    pub(crate) fn piece_of(&self, place: Place) -> Option<&Piece<K, N, V>> {
+        self.piece(self.number_of(place)?)
+    }
+
+    /// A piece, to change.
+    #[inline]
+    pub(crate) fn owner_mut(&mut self, number: usize) -> Option<&mut PieceOwner<K, N, V>> {
+        self.owners.get_mut(number)
+    }
+
+    /// A piece, to change, with what goes with its shard.
+    #[inline]
+    pub(crate) fn open(&mut self, number: usize) -> Option<Opened<'_, K, N, V>> {
+        let spot = *self.spots.get(number)?;
+        let listing = &*self.shards.get(spot.shard)?.listing;
+        let owner = self.owners.get_mut(number)?;
+        Some(Opened { owner, listing, spot })
+    }
+
+    /// Number of pieces.
+    pub(crate) fn pieces_count(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// All pieces, shard by shard.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = (usize, &Piece<K, N, V>)> {
+        let numbers = self.shards.iter().enumerate();
+        let numbers = numbers.flat_map(|(shard, it)| it.numbers.iter().map(move |number| (shard, *number)));
+        numbers.filter_map(|(shard, number)| Some((shard, self.piece(number as usize)?)))
+    }
+
+    /// Takes all pieces out; the caller drops them. They stay visible to snapshots up to `visible_through`.
+    pub(crate) fn take_all(&mut self, visible_through: Option<Stamp>) -> Vec<PieceOwner<K, N, V>> {
+        self.directory.clear();
+        self.spots.clear();
+        for shard in self.shards.iter_mut().filter(|shard| !shard.numbers.is_empty()) {
+            shard.numbers.clear();
+            shard.listing.detach(visible_through);
+        }
+        std::mem::take(&mut self.owners)
+    }
+
+    /// The number of a piece with room for one more entry at a place, made if need be: O(entries of one piece).
+    /// `None` if the shard is not ours.
+    pub(crate) fn make_room(
+        &mut self,
+        place: Place,
+        turn: &Turn,
+        of: impl Fn(&Slot<K, N, V>) -> u64,
+    ) -> Option<usize> {
+        loop {
+            match self.number_of(place).and_then(|number| Some((number, self.piece(number)?))) {
+                Some((number, piece)) if !piece.is_full() => return Some(number),
+                Some((number, _)) => self.rebuild(number, turn, &of)?,
+                None => self.found(place.shard, turn)?,
+            }
+        }
+    }
+
+    /// Makes the first piece of a shard.
+    fn found(&mut self, shard: usize, turn: &Turn) -> Option<()> {
+        let piece = Piece::new(FIRST_CAPACITY, 0, turn.interval);
+        let owner = Owner::new(&turn.clock, piece, Gate::default());
+        self.shards.get(shard)?.listing.add(owner.reader(), None, turn);
+        let number = self.add(owner, shard)?;
+        self.directory.found(shard, number);
+        Some(())
+    }
+
+    fn add(&mut self, owner: PieceOwner<K, N, V>, shard: usize) -> Option<u32> {
+        let number = u32::try_from(self.owners.len()).ok()?;
+        let listed = self.shards.get_mut(shard)?;
+        self.spots.push(Spot { shard, at: listed.numbers.len(), part: self.layout.part_of(shard) });
+        listed.numbers.push(number);
+        self.owners.push(owner);
+        Some(number)
+    }
+
+    fn rebuild(&mut self, number: usize, turn: &Turn, of: &impl Fn(&Slot<K, N, V>) -> u64) -> Option<()> {
+        let piece = self.owners.get(number)?.read();
+        let (buckets, length, depth) = (piece.buckets(), piece.len(), piece.depth());
+        let capacity = capacity_of(buckets.max(4));
+        let sparse = length * 2 < capacity;
+        let large = buckets >= const { buckets_max(size_of::<Slot<K, N, V>>()) };
+        let split = !sparse && large && self.directory.may_split(depth, self.owners.len());
+        let grown = if sparse || split { capacity } else { capacity_of(buckets.max(2) * 2) };
+        let split = split.then(|| self.directory.split_bit(depth));
+        let Spot { shard, at, .. } = *self.spots.get(number)?;
+        let mut guard = self.owners.get_mut(number)?.lock(&turn.clock);
+        let (piece, gate) = guard.parts();
+        let Some((far, owing)) = piece.rebuild(gate, Rebuild { capacity: grown, split }, of) else {
+            return Some(());
+        };
+        let sibling = guard.sibling(far, owing);
+        // Before the lock goes, so that a writer who finds this half paid also finds the other.
+        self.shards.get(shard)?.listing.add(sibling.reader(), Some(at), turn);
+        drop(guard);
+        let far = self.add(sibling, shard)?;
+        self.directory.split(shard, depth, (number as u32, far));
+        Some(())
+    }
+
+    /// Bytes of memory of tables and what stands beside them; not what keys and values own. O(pieces).
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let pieces: usize = self.owners.iter().map(|owner| owner.read().memory_bytes()).sum();
+        let each = size_of::<PieceOwner<K, N, V>>() + size_of::<Piece<K, N, V>>() + size_of::<Spot>();
+        pieces + self.owners.capacity() * each + self.directory.memory_bytes()
+    }
+
+    /// Checks H12 and H8 to H10 as far as one piece can. O(entries).
+    pub(crate) fn check_invariants(&self, of: impl Fn(&Slot<K, N, V>) -> Place) {
+        for (number, owner) in self.owners.iter().enumerate() {
+            let piece = owner.read();
+            piece.check_invariants();
+            for slot in piece.iter() {
+                assert_eq!(
+                    self.number_of(of(slot)),
+                    Some(number),
+                    "H12: an entry lies in another piece than its hash"
+                );
+            }
+        }
+    }
+}
+
+/// How many entries a table of so many buckets holds: what hashbrown fills before it would grow.
+fn capacity_of(buckets: usize) -> usize {
+    if buckets < 8 { buckets - 1 } else { buckets / 8 * 7 }
+}
