@@ -2,6 +2,7 @@
 //!
 //! `scripts/s3.sh cargo test --features s3 --test s3` starts the server. Without one, the tests of it say so and pass.
 #![cfg(feature = "s3")]
+#![expect(clippy::unwrap_used, reason = "whatever fails while a job is set up fails the test")]
 
 mod conformance;
 mod jobs;
