@@ -6,6 +6,8 @@
 //!
 //! Bytes are counted in the store and by listing the directory, never taken from the engine. See
 //! [`CheckpointFigures`] and [`Summary`] for what each figure means.
+//!
+//! [`peer`] runs another workload: the one on which engines of other projects are measured.
 
 mod backend;
 mod contender;
@@ -16,6 +18,7 @@ mod input;
 mod listing;
 mod meter;
 mod model;
+pub mod peer;
 mod progress;
 mod report;
 mod steps;

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use super::peer::PeerProblem;
+
 /// A comparison that could not be made. Nothing that was there before is changed by one.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -87,6 +89,28 @@ pub enum CompareError {
         backend: String,
         /// The engine's own error.
         source: crate::Error,
+    },
+    /// The description of a peer measurement makes no sense.
+    #[error("peer measurement: '{part}' {problem}")]
+    Peer {
+        /// The part of the description.
+        part: String,
+        /// What is wrong with it.
+        problem: PeerProblem,
+    },
+    /// A state that was restored is not the one that was written.
+    #[error("{backend}: {difference} after the restore")]
+    Unequal {
+        /// Name of the engine.
+        backend: String,
+        /// What differs, with what was expected.
+        difference: String,
+    },
+    /// The lines of figures could not be written.
+    #[error("cannot write the figures: {source}")]
+    Lines {
+        /// What the operating system says.
+        source: std::io::Error,
     },
     /// The input has no event, so there is nothing to compare.
     #[error("the input has no event")]

@@ -15,4 +15,9 @@ impl Stopwatch {
     pub(super) fn elapsed(self) -> Duration {
         self.0.elapsed()
     }
+
+    /// Time from the start of `earlier` to that of this one.
+    pub(super) fn since(self, earlier: Self) -> Duration {
+        self.0.duration_since(earlier.0)
+    }
 }

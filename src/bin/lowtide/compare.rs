@@ -7,16 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use lowtide::compare::peer::PeerSpec;
 use lowtide::compare::{
     BackendName, CompareError, CompareOptions, Comparison, Input, NOTES, Phase, Progress, Synthetic, compare,
 };
 
 use super::{FOUND_FAULT, Failure};
 
-#[cfg(not(feature = "rocksdb"))]
-const DEFAULT_BACKENDS: &str = "heap,heap-full,heap-full-every-100";
-#[cfg(feature = "rocksdb")]
-const DEFAULT_BACKENDS: &str = "heap,heap-full,heap-full-every-100,rocksdb";
+mod peer;
 
 /// Feed the same events to several backends, lose the state, restore it, and check every entry.
 #[derive(Debug, Args)]
@@ -36,14 +34,23 @@ pub(super) struct CompareArgs {
     /// Generated input: n=1000000,value=100,dist=uniform|hot|zipf,update=1%,checkpoints=100,seed=1
     #[arg(long, value_name = "SPEC", group = "input", value_parser = parse::<Synthetic>)]
     synthetic: Option<Synthetic>,
-    /// heap, heap-full, heap-full-every-N; rocksdb in builds that have it
+    /// The workload on which engines of other projects are measured, a line of JSON per figure:
+    /// n=1000000,value=long|bytes100|bytes100c,dist=uniform|zipf,upct=1,rounds=10,seed=42,reps=3,
+    /// suite=rounds|micro,ops=1000000,snapshots=3
     #[arg(
         long,
-        value_name = "NAMES",
-        value_delimiter = ',',
-        default_value = DEFAULT_BACKENDS,
-        value_parser = parse::<BackendName>
+        value_name = "SPEC",
+        group = "input",
+        value_parser = parse::<PeerSpec>,
+        conflicts_with_all = ["checkpoint_every", "retain", "key_groups", "subtasks", "report", "limit"]
     )]
+    peer: Option<PeerSpec>,
+    /// Figures of another engine, whose tables those of --peer are to come into
+    #[arg(long, value_name = "FILE", requires = "peer")]
+    beside: Option<PathBuf>,
+    /// heap, heap-full, heap-full-every-N; rocksdb in builds that have it [default: heap, heap-full,
+    /// heap-full-every-100 and rocksdb; with --peer heap and rocksdb]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = parse::<BackendName>)]
     backends: Vec<BackendName>,
     /// Events between two checkpoints [default: 200 for flights, 1000 for a table, else where the input says]
     #[arg(long, value_name = "N")]
@@ -95,10 +102,19 @@ impl CompareArgs {
         }
     }
 
+    /// The backends that were named, or else `usual` and RocksDB where this build has it.
+    fn backends(&self, usual: &str) -> Vec<BackendName> {
+        if !self.backends.is_empty() {
+            return self.backends.clone();
+        }
+        // A build without RocksDB does not know its name.
+        usual.split(',').chain(["rocksdb"]).filter_map(|name| name.parse().ok()).collect()
+    }
+
     fn options(&self, directory: &Path) -> CompareOptions {
         CompareOptions {
             input: self.input(),
-            backends: self.backends.clone(),
+            backends: self.backends("heap,heap-full,heap-full-every-100"),
             checkpoint_every: self.checkpoint_every,
             retain: self.retain,
             key_groups: self.key_groups,
@@ -127,6 +143,9 @@ pub(super) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
         (None, Some(temporary)) => temporary.path(),
         (None, None) => Path::new("."),
     };
+    if let Some(spec) = args.peer {
+        return peer::run(spec, args, directory);
+    }
     // Opened first: a comparison of minutes must not end with a file that cannot be written.
     let json = args.json.as_deref().map(Sink::open).transpose()?;
     let mut watch = Watch::new();

@@ -33,7 +33,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Compare(compare::CompareArgs),
+    Compare(Box<compare::CompareArgs>),
     #[cfg(feature = "rocksdb")]
     Convert(convert::ConvertArgs),
     Inspect(inspect::InspectArgs),
