@@ -20,7 +20,7 @@ endif
 CARGO := . scripts/env.sh $(PATHS) && cargo
 ARGS ?= --report target/report
 
-.PHONY: compare test deps fmt lint doc unit features script deny bench s3 simulate breaks crash
+.PHONY: compare test deps fmt lint doc unit features script deny bench bars s3 simulate breaks crash
 
 compare: deps
 	$(CARGO) run --release --locked $(FEATURES) --bin lowtide -- compare $(ARGS)
@@ -73,6 +73,10 @@ crash: deps
 deny:
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check bans licenses sources; \
 	else echo "cargo-deny is not installed: dependencies and licences were not checked"; fi
+
+# The bars of the heap path and other engines on the same workload; writes benches/RESULTS.md.
+bars: deps
+	benches/run.sh
 
 bench: deps
 	$(CARGO) bench --locked --workspace $(FEATURES)

@@ -310,9 +310,9 @@ impl HeapBackend {
         self.states.iter().map(|state| state.memory_bytes()).sum()
     }
 
-    /// Buckets of all tables.
-    #[cfg(test)]
-    pub(crate) fn buckets(&self) -> usize {
+    /// Buckets of all tables, filled or not. O(pieces).
+    #[must_use]
+    pub fn buckets(&self) -> usize {
         self.states.iter().map(|state| state.buckets()).sum()
     }
 

@@ -136,7 +136,6 @@ pub(crate) trait AnyState: Send + Sync {
     fn tidy(&mut self, pieces: usize, turn: &Turn);
     fn held(&self) -> usize;
     fn memory_bytes(&self) -> usize;
-    #[cfg(test)]
     fn buckets(&self) -> usize;
     fn check_invariants(&self);
 }
@@ -199,7 +198,6 @@ where
         self.memory_bytes()
     }
 
-    #[cfg(test)]
     fn buckets(&self) -> usize {
         self.shards.pieces().map(|(_, piece)| piece.buckets()).sum()
     }
