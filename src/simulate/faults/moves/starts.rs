@@ -296,7 +296,10 @@ impl History {
         let pending = !self.job()?.pending.is_empty();
         // What was aborted and not heard of is as pending to the subtasks.
         let unheard = self.reached.contains(&Situation::LostNotices);
-        self.world.untidy |= pending || unheard || self.job()?.settings.participant;
+        // So is what was acknowledged for an aborted checkpoint and is held as a base.
+        let settings = &self.job()?.settings;
+        let left = pending || unheard || settings.participant || settings.acknowledged;
+        self.world.untidy |= left;
         if pending {
             self.reach(Situation::CrashPending);
         }
