@@ -3,6 +3,7 @@
 #
 #     scripts/deps.sh             for the heap path: cargo and a C compiler
 #     scripts/deps.sh rocksdb     for the RocksDB path as well: a C++ compiler, python3 and libclang
+#     scripts/deps.sh browser     for the test that renders the report page: Chromium; without it that test says so
 #     scripts/deps.sh can-rocksdb tells by its exit code whether the RocksDB path is possible; installs nothing
 #
 # As root on Debian or Ubuntu it installs by apt; set NO_APT=1 to forbid that. libclang comes as a wheel from PyPI
@@ -55,6 +56,13 @@ need_libclang() {
 if [ "${1:-}" = can-rocksdb ]; then
   can_use_apt || { command -v c++ >/dev/null && command -v python3 >/dev/null; }
   exit
+fi
+
+if [ "${1:-}" = browser ]; then
+  command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ||
+    { can_use_apt && apt_install chromium; } ||
+    echo "deps.sh: no Chromium (Debian: apt install chromium): the report page will not be rendered" >&2
+  exit 0
 fi
 
 if ! command -v cargo >/dev/null; then

@@ -26,4 +26,4 @@ pub use local::{
 pub use meta::{CheckpointMeta, SmallFile, TABLE_LIST, TableMeta};
 pub use plan::{Fetch, RestorePart, RestorePlan, Take};
 pub use storm::{Compaction, Storm, StormOptions, TrafficFigures};
-pub use table::TableIdentity;
+pub use table::{TableIdentity, TableProperties};

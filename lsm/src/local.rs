@@ -2,8 +2,10 @@
 
 mod access;
 mod backend;
+mod census;
 mod engine;
 mod entries;
+mod gate;
 mod listener;
 mod options;
 mod records;

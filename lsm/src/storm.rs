@@ -36,6 +36,22 @@ pub struct TrafficFigures {
 }
 
 impl TrafficFigures {
+    /// Adds what another subtask moved for the same checkpoint.
+    pub fn add(&mut self, other: Self) {
+        let Self { new_bytes, live_bytes, changed_bytes, compactions } = other;
+        self.new_bytes += new_bytes;
+        self.live_bytes += live_bytes;
+        self.changed_bytes += changed_bytes;
+        self.compactions.extend(compactions);
+        self.compactions.sort_by_key(|compaction| std::cmp::Reverse(compaction.output_bytes));
+    }
+
+    /// The compaction that wrote most, if one was seen.
+    #[must_use]
+    pub fn cause(&self) -> Option<&Compaction> {
+        self.compactions.iter().max_by_key(|compaction| compaction.output_bytes)
+    }
+
     /// New bytes per live byte; 0 if nothing is live.
     #[must_use]
     pub fn new_per_live(&self) -> f64 {
@@ -97,7 +113,7 @@ impl StormOptions {
         let reached = figures.new_bytes >= self.new_bytes_min
             && new_per_live >= self.new_per_live_min
             && new_per_changed >= self.new_per_changed_min;
-        let cause = figures.compactions.iter().max_by_key(|compaction| compaction.output_bytes).cloned();
+        let cause = figures.cause().cloned();
         reached.then_some(Storm { new_per_live, new_per_changed, new_bytes: figures.new_bytes, cause })
     }
 }
@@ -110,14 +126,20 @@ impl fmt::Display for Storm {
             "compaction storm: {new_bytes} new bytes, {:.0} % of the state, {new_per_changed:.1} times what changed",
             new_per_live * 100.0
         )?;
-        if let Some(Compaction { state, reason, from_level, to_level, input_bytes, output_bytes }) = cause {
-            write!(
-                f,
-                "; largest compaction: state {state:?}, level {from_level} to {to_level}, {input_bytes} bytes to \
-                 {output_bytes}, reason {reason}"
-            )?;
+        if let Some(cause) = cause {
+            write!(f, "; largest compaction: {cause}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Compaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { state, reason, from_level, to_level, input_bytes, output_bytes } = self;
+        write!(
+            f,
+            "state {state:?}, level {from_level} to {to_level}, {input_bytes} bytes to {output_bytes}, reason {reason}"
+        )
     }
 }
 
@@ -150,6 +172,16 @@ mod tests {
         assert_eq!(StormOptions::default().judge(&figures(40 << 20, 1 << 10)), None);
         let small = TrafficFigures { new_bytes: 1000, live_bytes: 1000, ..TrafficFigures::default() };
         assert_eq!(StormOptions::default().judge(&small), None);
+    }
+
+    #[test]
+    fn what_subtasks_moved_adds_up_and_the_largest_compaction_of_all_is_the_cause() {
+        let mut all = figures(10, 1);
+        let other = TrafficFigures { compactions: vec![compaction("other", 30)], ..figures(5, 2) };
+        all.add(other);
+        assert_eq!((all.new_bytes, all.live_bytes, all.changed_bytes), (15, 200 << 20, 3));
+        assert_eq!(all.cause().unwrap().state, "other");
+        assert_eq!(all.compactions.iter().map(|one| one.output_bytes).collect::<Vec<_>>(), [30, 20, 10]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Identity of a table: what makes two RocksDB tables the same bytes.
 //!
-//! Owns: reading a table's own properties, from its footer to the property block.
+//! Owns: reading a table's own properties, from its footer to the property block; among them how much is in it.
 //! Does not own: what is in the table (RocksDB), which tables are new (`diff`).
 //!
 //! A file number names a table only within one life of one database: after a retry or a rollback the
@@ -46,8 +46,19 @@ impl std::fmt::Display for TableIdentity {
     }
 }
 
-impl TableIdentity {
-    /// Reads the identity of the table at `path`: three short reads at its end.
+/// What a table says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableProperties {
+    /// Where its content comes from.
+    pub identity: TableIdentity,
+    /// How many records it has, deletions included. RocksDB's list of live tables knows that only of tables it has opened.
+    pub records: u64,
+    /// How many of them are deletions.
+    pub deletions: u64,
+}
+
+impl TableProperties {
+    /// Reads the properties of the table at `path`: three short reads at its end.
     ///
     /// # Errors
     ///
@@ -56,19 +67,19 @@ impl TableIdentity {
         let io = |source| LsmError::io("read", path, source);
         let mut file = File::open(path).map_err(io)?;
         let length = file.metadata().map_err(io)?.len();
-        read_identity(&mut file, length).map_err(|error| match error {
+        read_properties(&mut file, length).map_err(|error| match error {
             ReadError::Io(source) => LsmError::io("read", path, source),
             ReadError::Format(source) => LsmError::Format(source.in_object(path.display().to_string())),
         })
     }
 
-    /// Reads the identity of a table that is wholly in memory.
+    /// Reads the properties of a table that is wholly in memory.
     ///
     /// # Errors
     ///
     /// [`FormatError`] if `bytes` are no sound table.
     pub fn of_bytes(bytes: &[u8]) -> Result<Self, FormatError> {
-        read_identity(&mut std::io::Cursor::new(bytes), bytes.len() as u64).map_err(|error| match error {
+        read_properties(&mut std::io::Cursor::new(bytes), bytes.len() as u64).map_err(|error| match error {
             // A slice ends only where its length says.
             ReadError::Io(_) => invalid("it ends too early"),
             ReadError::Format(source) => source,
@@ -97,7 +108,7 @@ fn invalid(problem: &'static str) -> FormatError {
     FormatError::Invalid { part: PART, problem }
 }
 
-fn read_identity(file: &mut (impl Read + Seek), length: u64) -> Result<TableIdentity, ReadError> {
+fn read_properties(file: &mut (impl Read + Seek), length: u64) -> Result<TableProperties, ReadError> {
     let need = FOOTER_BYTES as u64;
     let footer_at =
         length.checked_sub(need).ok_or(FormatError::Truncated { part: PART, need, have: length })?;
@@ -114,13 +125,16 @@ fn read_identity(file: &mut (impl Read + Seek), length: u64) -> Result<TableIden
         let text = std::str::from_utf8(&value).ok().filter(|text| !text.is_empty());
         text.map(Arc::from).ok_or(invalid("its unique id is no text"))
     };
-    let number = property(&properties, b"rocksdb.original.file.number")?;
-    let number = varint(&mut number.ok_or(invalid("it has no original file number"))?.as_slice())?;
-    Ok(TableIdentity {
+    let number = |name: &[u8]| -> Result<Option<u64>, FormatError> {
+        property(&properties, name)?.map(|value| varint(&mut value.as_slice())).transpose()
+    };
+    let identity = TableIdentity {
         database: text(b"rocksdb.creating.db.identity")?,
         session: text(b"rocksdb.creating.session.identity")?,
-        number,
-    })
+        number: number(b"rocksdb.original.file.number")?.ok_or(invalid("it has no original file number"))?,
+    };
+    let records = number(b"rocksdb.num.entries")?.ok_or(invalid("it does not say how much is in it"))?;
+    Ok(TableProperties { identity, records, deletions: number(b"rocksdb.deleted.keys")?.unwrap_or(0) })
 }
 
 /// Where a block lies in the file, its trailer not counted.

@@ -20,7 +20,6 @@ use lowtide_format::{
 };
 
 use super::engine::{Engine, family_of_state, rocks};
-use super::listener::CompactionLog;
 use super::options::{EngineOptions, LsmOptions};
 use super::snapshot::{LsmSnapshot, SnapshotRequest};
 use crate::diff::TableSet;
@@ -85,7 +84,6 @@ pub struct LsmBackend {
     pub(crate) options: LsmOptions,
     pub(crate) table_sets: TableSets,
     pub(crate) newest: Option<CheckpointId>,
-    pub(crate) compactions: CompactionLog,
     /// Encoded bytes of keys and values written since the last freeze that can be a base.
     pub(crate) changed_bytes: u64,
     live_snapshots: Arc<()>,
@@ -116,17 +114,14 @@ impl LsmBackend {
         key_groups: KeyGroupCount,
     ) -> Result<Self, LsmError> {
         let directory = WorkingDirectory::create(&options.directory)?;
-        let compactions = CompactionLog::default();
-        let engine_options = EngineOptions::new(options, &compactions)?;
-        let engine = Engine::open(&directory, "db", engine_options, &[])?;
-        Self::with_engine(engine, options, (range, key_groups), compactions)
+        let engine = Engine::open(&directory, "db", EngineOptions::new(options)?, &[])?;
+        Self::with_engine(engine, options, (range, key_groups))
     }
 
     pub(crate) fn with_engine(
         engine: Engine,
         options: &LsmOptions,
         (range, key_groups): (KeyGroupRange, KeyGroupCount),
-        compactions: CompactionLog,
     ) -> Result<Self, LsmError> {
         if range.end().0 >= key_groups.get() {
             let problem = "it reaches beyond the number of key groups";
@@ -140,7 +135,6 @@ impl LsmBackend {
             options: options.clone(),
             table_sets: TableSets::default(),
             newest: None,
-            compactions,
             changed_bytes: 0,
             live_snapshots: Arc::new(()),
             tag: NEXT_TAG.fetch_add(1, Ordering::Relaxed),

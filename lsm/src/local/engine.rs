@@ -11,6 +11,7 @@ use rocksdb::{
     ImportColumnFamilyOptions, LiveFile, Options, ReadOptions, WriteBatch, WriteOptions,
 };
 
+use super::listener::Listener;
 use super::options::{EngineOptions, compact_away};
 use crate::directory::WorkingDirectory;
 use crate::error::LsmError;
@@ -75,6 +76,11 @@ impl Engine {
 
     pub(crate) fn directory(&self) -> &WorkingDirectory {
         &self.directory
+    }
+
+    /// What the database reports to.
+    pub(crate) fn listener(&self) -> &Listener {
+        &self.options.listener
     }
 
     pub(crate) fn write_options(&self) -> &WriteOptions {
@@ -165,6 +171,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        self.options.listener.gate.open_for_good();
         // The directory may go right after the database: nothing may be writing into it then.
         self.db.cancel_all_background_work(true);
     }

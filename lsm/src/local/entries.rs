@@ -27,7 +27,15 @@ impl<'a, K: Key, N: Namespace, V: Value> LsmEntries<'a, K, N, V> {
         Self { iterator, namespace, ended: false, types: PhantomData }
     }
 
+    /// The next entry with its stored key.
     pub(crate) fn next_stored(&mut self) -> Option<Result<StoredEntry<K, N, V>, LsmError>> {
+        let mut stored = Vec::new();
+        let entry = self.advance(|bytes| stored = bytes.to_vec())?;
+        Some(entry.map(|(key, namespace, value)| (stored, key, namespace, value)))
+    }
+
+    /// The next entry; shows its stored key.
+    fn advance(&mut self, show: impl FnOnce(&[u8])) -> Option<Result<(K, N, V), LsmError>> {
         while !self.ended {
             let Some((stored, value)) = self.iterator.item() else {
                 self.ended = true;
@@ -35,10 +43,12 @@ impl<'a, K: Key, N: Namespace, V: Value> LsmEntries<'a, K, N, V> {
             };
             let entry = decode(stored, value, self.namespace.as_deref()).transpose();
             self.ended = matches!(entry, Some(Err(_)));
-            self.iterator.next();
             if entry.is_some() {
+                show(stored);
+                self.iterator.next();
                 return entry;
             }
+            self.iterator.next();
         }
         None
     }
@@ -49,7 +59,7 @@ fn decode<K: Key, N: Namespace, V: Value>(
     stored: &[u8],
     value: &[u8],
     wanted: Option<&[u8]>,
-) -> Result<Option<StoredEntry<K, N, V>>, LsmError> {
+) -> Result<Option<(K, N, V)>, LsmError> {
     let parts = StoredKey::decode(stored)?;
     if wanted.is_some_and(|wanted| wanted != parts.namespace) {
         return Ok(None);
@@ -57,13 +67,13 @@ fn decode<K: Key, N: Namespace, V: Value>(
     let limits = DecodeLimits::default();
     let key = AutoCodec.decode(parts.key, limits)?;
     let namespace = AutoCodec.decode(parts.namespace, limits)?;
-    Ok(Some((stored.to_vec(), key, namespace, AutoCodec.decode(value, limits)?)))
+    Ok(Some((key, namespace, AutoCodec.decode(value, limits)?)))
 }
 
 impl<K: Key, N: Namespace, V: Value> Iterator for LsmEntries<'_, K, N, V> {
     type Item = Result<(K, N, V), LsmError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_stored().map(|entry| entry.map(|(_, key, namespace, value)| (key, namespace, value)))
+        self.advance(|_| ())
     }
 }

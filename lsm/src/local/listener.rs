@@ -1,9 +1,10 @@
-//! What RocksDB's event listener tells: finished compactions, the causes of storms.
+//! RocksDB's event listener: finished compactions, the causes of storms; and compactions that are made to wait.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rocksdb::event_listener::{CompactionJobInfo, EventListener};
+use rocksdb::event_listener::{CompactionJobInfo, DBCompactionReason, EventListener};
 
+use super::gate::MergeGate;
 use crate::storm::Compaction;
 
 /// More than these between two checkpoints are not remembered, the smallest going first.
@@ -22,7 +23,21 @@ impl CompactionLog {
     }
 }
 
-impl EventListener for CompactionLog {
+/// What a database reports to, and what its compactions pass.
+#[derive(Clone, Default)]
+pub(crate) struct Listener {
+    pub(crate) log: CompactionLog,
+    pub(crate) gate: MergeGate,
+}
+
+impl EventListener for Listener {
+    fn on_compaction_begin(&self, info: &CompactionJobInfo) {
+        // Whoever merges by hand waits for it, perhaps before the checkpoint is written.
+        if info.compaction_reason() != DBCompactionReason::KManualCompaction {
+            self.gate.pass();
+        }
+    }
+
     fn on_compaction_completed(&self, info: &CompactionJobInfo) {
         let name = info.cf_name().unwrap_or_default();
         let name = String::from_utf8_lossy(&name);
@@ -35,7 +50,7 @@ impl EventListener for CompactionLog {
             input_bytes: info.total_input_bytes(),
             output_bytes: info.total_output_bytes(),
         };
-        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.log.0.lock().unwrap_or_else(PoisonError::into_inner);
         if list.len() >= COMPACTIONS_MAX {
             let smallest = list.iter().enumerate().min_by_key(|(_, compaction)| compaction.output_bytes);
             if let Some((at, _)) = smallest {

@@ -3,13 +3,15 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DBCompressionType, Options,
     RateLimiterMode, WriteBufferManager,
 };
 
-use super::listener::CompactionLog;
+use super::gate::MergeGate;
+use super::listener::{CompactionLog, Listener};
 use crate::error::LsmError;
 use crate::storm::StormOptions;
 
@@ -40,12 +42,15 @@ pub struct LsmOptions {
     pub flushes_per_merge: u16,
     /// Bytes per second that flushes and compactions may write; none for no limit.
     pub background_bytes_per_second: Option<u64>,
+    /// A merge that would begin while a checkpoint is being written waits until it is, at most so long; none for no
+    /// waiting. Leaves disk and network to the upload. Merges by hand do not wait.
+    pub merge_delay_max: Option<Duration>,
     /// How many flushes and compactions run at a time.
     pub background_jobs: u16,
     /// When a checkpoint counts as a compaction storm.
     pub storm: StormOptions,
-    /// Checkpoints with more records than this say how many entries there are from the tables' own figures, which
-    /// count an overwritten entry as often as it lies in a table, instead of counting them one by one.
+    /// A checkpoint says how many entries it has. Up to so many records it counts them one by one, beyond that it counts
+    /// some key groups of each state and tells the rest from them, within some per cent.
     pub entries_counted_max: u64,
     /// Changes RocksDB's options after lowtide has set its own.
     pub hook: Option<OptionsHook>,
@@ -61,6 +66,7 @@ impl Default for LsmOptions {
             level_bytes_base: 64 << 20,
             flushes_per_merge: 4,
             background_bytes_per_second: None,
+            merge_delay_max: None,
             background_jobs: 2,
             storm: StormOptions::default(),
             entries_counted_max: 1 << 20,
@@ -78,6 +84,7 @@ impl fmt::Debug for LsmOptions {
             .field("level_bytes_base", &self.level_bytes_base)
             .field("flushes_per_merge", &self.flushes_per_merge)
             .field("background_bytes_per_second", &self.background_bytes_per_second)
+            .field("merge_delay_max", &self.merge_delay_max)
             .field("background_jobs", &self.background_jobs)
             .finish_non_exhaustive()
     }
@@ -86,13 +93,14 @@ impl fmt::Debug for LsmOptions {
 /// RocksDB's options, made once per backend and shared by all its states.
 pub(crate) struct EngineOptions {
     pub(crate) database: Options,
+    pub(crate) listener: Listener,
     state: Options,
     hook: Option<OptionsHook>,
 }
 
 impl EngineOptions {
-    /// Translates `options`; compactions are reported to `log`.
-    pub(crate) fn new(options: &LsmOptions, log: &CompactionLog) -> Result<Self, LsmError> {
+    /// Translates `options`.
+    pub(crate) fn new(options: &LsmOptions) -> Result<Self, LsmError> {
         let refuse = |option, problem| Err(LsmError::Option { option, problem });
         if options.memory_budget < 1 << 20 {
             return refuse("memory_budget", "it is below 1 MiB");
@@ -103,6 +111,8 @@ impl EngineOptions {
         if options.flushes_per_merge < 2 {
             return refuse("flushes_per_merge", "it is below 2");
         }
+        let gate = MergeGate::new(options.merge_delay_max);
+        let listener = Listener { log: CompactionLog::default(), gate };
         let memory = usize::try_from(options.memory_budget).unwrap_or(usize::MAX);
         let cache = Cache::new_lru_cache(memory);
         let mut database = Options::default();
@@ -122,7 +132,7 @@ impl EngineOptions {
         database.set_stats_dump_period_sec(0);
         database.set_keep_log_file_num(1);
         database.set_log_level(rocksdb::LogLevel::Warn);
-        database.add_event_listener(log.clone());
+        database.add_event_listener(listener.clone());
         if let Some(bytes) = options.background_bytes_per_second {
             let bytes = i64::try_from(bytes).unwrap_or(i64::MAX).max(1);
             database.set_ratelimiter_with_mode(bytes, 100_000, 10, RateLimiterMode::KWritesOnly, false);
@@ -142,7 +152,7 @@ impl EngineOptions {
         state.set_level_zero_slowdown_writes_trigger(flushes.saturating_mul(5).max(20));
         state.set_level_zero_stop_writes_trigger(flushes.saturating_mul(9).max(36));
         state.set_compression_type(DBCompressionType::Lz4);
-        Ok(Self { database, state, hook: options.hook.clone() })
+        Ok(Self { database, listener, state, hook: options.hook.clone() })
     }
 
     /// Options of one state's column family.

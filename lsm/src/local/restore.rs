@@ -12,7 +12,6 @@ use rocksdb::LiveFile;
 
 use super::backend::{LsmBackend, State};
 use super::engine::{Engine, LinkedDatabase, family_of_state, rocks};
-use super::listener::CompactionLog;
 use super::options::{EngineOptions, LsmOptions};
 use crate::diff::TableSet;
 use crate::directory::{Scratch, WorkingDirectory};
@@ -20,7 +19,7 @@ use crate::error::LsmError;
 use crate::key::outside;
 use crate::meta::{CheckpointMeta, TableMeta};
 use crate::plan::{Fetch, RestorePart, RestorePlan, Take};
-use crate::table::TableIdentity;
+use crate::table::TableProperties;
 
 /// A working directory into which the tables of a plan are fetched. Dropping it removes everything.
 pub struct Staging {
@@ -101,7 +100,8 @@ impl Staging {
     fn check_tables(&self) -> Result<(), LsmError> {
         for fetch in self.plan.fetches() {
             let Some(table) = self.plan.table(fetch) else { continue };
-            let (expected, found) = (table.identity(), TableIdentity::of_file(&self.path(fetch)?)?);
+            let (expected, found) =
+                (table.identity(), TableProperties::of_file(&self.path(fetch)?)?.identity);
             if expected != found {
                 return Err(LsmError::TableSwapped {
                     table: table.local_name.clone(),
@@ -129,11 +129,9 @@ impl Staging {
     }
 
     fn backend(&self, database: &str, states: &[StateDescriptor]) -> Result<LsmBackend, LsmError> {
-        let compactions = CompactionLog::default();
-        let options = EngineOptions::new(&self.options, &compactions)?;
+        let options = EngineOptions::new(&self.options)?;
         let engine = Engine::open(&self.directory, database, options, states)?;
-        let mut backend =
-            LsmBackend::with_engine(engine, &self.options, self.plan.key_groups(), compactions)?;
+        let mut backend = LsmBackend::with_engine(engine, &self.options, self.plan.key_groups())?;
         backend.states = states.iter().cloned().map(State::new).collect();
         Ok(backend)
     }

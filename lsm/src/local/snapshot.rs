@@ -20,14 +20,16 @@ use lowtide_format::{
 use rocksdb::LiveFile;
 
 use super::backend::{LsmBackend, TableSets};
-use super::engine::{LinkedDatabase, rocks, state_of_family};
+use super::census;
+use super::engine::{LinkedDatabase, state_of_family};
+use super::gate::GateHold;
 use super::records::write_segments;
 use crate::diff::{StoredTable, TableSet, diff};
 use crate::directory::Scratch;
 use crate::error::LsmError;
 use crate::meta::{CheckpointMeta, SmallFile, TABLE_LIST, TableMeta};
 use crate::storm::{Storm, StormOptions, TrafficFigures};
-use crate::table::TableIdentity;
+use crate::table::{TableIdentity, TableProperties};
 
 /// Numbers the linked directories of this process, because an id may be tried again after a failure.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -146,6 +148,7 @@ pub struct LsmSnapshot {
     entries: u64,
     figures: LsmFigures,
     _live: Arc<()>,
+    _hold: GateHold,
 }
 
 impl std::fmt::Debug for LsmSnapshot {
@@ -170,13 +173,14 @@ impl LsmSnapshot {
         let states: Vec<StateDescriptor> = backend.states().cloned().collect();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         // Dropped, and so removed, if anything below fails.
+        let hold = backend.engine.listener().gate.hold();
         let links = Scratch::new(backend.engine.directory(), &format!("{}-{number}", request.id));
         let ((), flush) = timed(|| backend.engine.flush(&states))?;
         let ((), link) = timed(|| backend.engine.link(links.path()))?;
         let base = request.base.and_then(|id| Some((id, backend.table_set(id)?)));
         let mut figures = LsmFigures { flush, link, ..LsmFigures::default() };
         if request.may_be_base {
-            figures.traffic.compactions = backend.compactions.take();
+            figures.traffic.compactions = backend.engine.listener().log.take();
             figures.traffic.changed_bytes = std::mem::take(&mut backend.changed_bytes);
         }
         Ok(Self {
@@ -195,6 +199,7 @@ impl LsmSnapshot {
             entries: 0,
             figures,
             _live: live,
+            _hold: hold,
         })
     }
 
@@ -223,10 +228,12 @@ impl LsmSnapshot {
         mut sink: impl FnMut(WrittenFile) -> Result<(), E>,
     ) -> Result<(), E> {
         let database = LinkedDatabase::open(self.links.path(), &self.states)?;
-        let tables = database.tables()?;
-        self.entries = self.count_entries(&database, &tables)?;
+        let tables = self.describe(&database.tables()?)?;
+        let records = tables.iter().map(|table| table.entries).sum();
+        self.entries =
+            census::entries(&database, (&self.states, self.range), records, self.entries_counted_max)?;
         match self.request.kind {
-            SnapshotKind::Tables => self.write_tables(&cancelled, &tables, &mut sink),
+            SnapshotKind::Tables => self.write_tables(&cancelled, tables, &mut sink),
             SnapshotKind::Records => {
                 let (request, range) = (self.request, self.range);
                 let read =
@@ -244,32 +251,12 @@ impl LsmSnapshot {
         }
     }
 
-    fn count_entries(&self, database: &LinkedDatabase, tables: &[LiveFile]) -> Result<u64, LsmError> {
-        let records: u64 = tables.iter().map(|table| table.num_entries).sum();
-        if records > self.entries_counted_max {
-            // A deletion is a record itself and voids another.
-            let deletions: u64 = tables.iter().map(|table| table.num_deletions).sum();
-            return Ok(records.saturating_sub(deletions.saturating_mul(2)));
-        }
-        let mut entries = 0;
-        for state in &self.states {
-            let mut iterator = database.iterate(&state.name, self.range)?;
-            while iterator.valid() {
-                entries += 1;
-                iterator.next();
-            }
-            iterator.status().map_err(rocks("iterate"))?;
-        }
-        Ok(entries)
-    }
-
     fn write_tables<E: From<LsmError>>(
         &mut self,
         cancelled: &impl Fn() -> bool,
-        live: &[LiveFile],
+        mut tables: Vec<TableMeta>,
         sink: &mut impl FnMut(WrittenFile) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut tables = self.describe(live)?;
         let identities: Vec<_> = tables.iter().map(|table| (table.identity(), table.length)).collect();
         let diff = diff(self.base.as_ref().map(|(_, set)| &**set), &identities);
         for at in diff.new {
@@ -326,7 +313,7 @@ impl LsmSnapshot {
             let Some(state) = state_of_family(&file.column_family_name) else { continue };
             let Some(state) = self.states.iter().position(|known| known.name == state) else { continue };
             let local_name = file.name.trim_start_matches('/').to_owned();
-            let identity = TableIdentity::of_file(&self.links.path().join(&local_name))?;
+            let found = TableProperties::of_file(&self.links.path().join(&local_name))?;
             let table = TableMeta {
                 local_name,
                 state: u32::try_from(state).unwrap_or(u32::MAX),
@@ -334,13 +321,13 @@ impl LsmSnapshot {
                 smallest: file.start_key.clone().unwrap_or_default(),
                 largest: file.end_key.clone().unwrap_or_default(),
                 sequence: (file.smallest_seqno, file.largest_seqno),
-                entries: file.num_entries,
-                deletions: file.num_deletions,
+                entries: found.records,
+                deletions: found.deletions,
                 length: file.size as u64,
                 checksum: 0,
                 identity: Default::default(),
             };
-            tables.push(table.with_identity(&identity));
+            tables.push(table.with_identity(&found.identity));
         }
         Ok(tables)
     }

@@ -7,6 +7,8 @@ fn table(version: u32, database: &str, number: u64) -> Vec<u8> {
     let properties = block(&[
         (b"rocksdb.creating.db.identity", database.as_bytes()),
         (b"rocksdb.creating.session.identity", b"SESSION"),
+        (b"rocksdb.deleted.keys", &leb(2)),
+        (b"rocksdb.num.entries", &leb(1000)),
         (b"rocksdb.original.file.number", &leb(number)),
     ]);
     let handle = [leb(file.len() as u64), leb(properties.len() as u64)].concat();
@@ -52,16 +54,17 @@ fn block(entries: &[(&[u8], &[u8])]) -> Vec<u8> {
 }
 
 #[test]
-fn the_identity_is_read_from_every_table_format() {
+fn identity_and_counts_are_read_from_every_table_format() {
     for version in [2, 5, 6, 7] {
-        let identity = TableIdentity::of_bytes(&table(version, "DB", 300)).unwrap();
-        assert_eq!(identity.to_string(), "DB/SESSION/300", "format {version}");
+        let found = TableProperties::of_bytes(&table(version, "DB", 300)).unwrap();
+        assert_eq!(found.identity.to_string(), "DB/SESSION/300", "format {version}");
+        assert_eq!((found.records, found.deletions), (1000, 2), "format {version}");
     }
 }
 
 #[test]
 fn a_table_without_a_unique_id_is_refused() {
-    let error = TableIdentity::of_bytes(&table(6, "", 1)).unwrap_err();
+    let error = TableProperties::of_bytes(&table(6, "", 1)).unwrap_err();
     assert_eq!(error.to_string(), "table footer is damaged: its unique id is no text");
 }
 
@@ -69,9 +72,9 @@ fn a_table_without_a_unique_id_is_refused() {
 fn a_cut_table_and_other_bytes_are_refused() {
     let good = table(6, "DB", 1);
     for length in 0..good.len() {
-        assert!(TableIdentity::of_bytes(&good[..length]).is_err(), "cut to {length}");
+        assert!(TableProperties::of_bytes(&good[..length]).is_err(), "cut to {length}");
     }
-    assert!(TableIdentity::of_bytes(&[0; 200]).is_err());
+    assert!(TableProperties::of_bytes(&[0; 200]).is_err());
 }
 
 proptest! {
@@ -82,6 +85,6 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
-        let _ = TableIdentity::of_bytes(&bytes);
+        let _ = TableProperties::of_bytes(&bytes);
     }
 }

@@ -4,6 +4,7 @@
 
 mod background;
 mod checkpoints;
+mod faults;
 mod operations;
 mod rescale;
 mod storms;

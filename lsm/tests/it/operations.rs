@@ -258,3 +258,28 @@ fn settings_that_make_no_sense_are_refused_and_leave_no_directory() {
     assert!(LsmBackend::open(&options, range(0, 8), count(8)).is_err(), "a range beyond the key groups");
     assert_eq!(crate::support::files_under(directory.path()), 0);
 }
+
+#[test]
+fn entries_are_told_within_some_per_cent_where_there_are_too_many_to_count() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = lowtide_lsm::LsmOptions { entries_counted_max: 0, ..options(directory.path()) };
+    let mut backend = LsmBackend::open(&options, range(0, 127), count(128)).unwrap();
+    let mut store = Store::default();
+    let state: LsmState<u64, (), u64> = backend.value_state("s").unwrap();
+    let told = |backend: &mut LsmBackend, store: &mut Store, number| {
+        checkpoint(backend, store, request(number, None)).entries
+    };
+    assert_eq!(told(&mut backend, &mut store, 1), 0);
+    (0..100).for_each(|key| backend.put(state, &(), &key, &1).unwrap());
+    assert_eq!(told(&mut backend, &mut store, 2), 100, "few entries are counted anyway");
+    // Half of them lie in two tables, a quarter is removed again.
+    (0..80_000).for_each(|key| backend.put(state, &(), &key, &1).unwrap());
+    told(&mut backend, &mut store, 3);
+    (0..40_000).for_each(|key| backend.put(state, &(), &key, &2).unwrap());
+    (0..20_000).for_each(|key| backend.remove(state, &(), &key).unwrap());
+    let entries = told(&mut backend, &mut store, 4);
+    assert!((57_000..=63_000).contains(&entries), "{entries} instead of 60,000");
+    backend.clear(state, None).unwrap();
+    (0..50).for_each(|key| backend.put(state, &(), &key, &3).unwrap());
+    assert_eq!(told(&mut backend, &mut store, 5), 50);
+}

@@ -200,6 +200,56 @@ fn no_subtask_reads_a_table_twice_and_tables_away_from_a_boundary_are_read_once(
 }
 
 #[test]
+fn a_million_entries_go_from_two_to_three_subtasks_with_one_more_read_for_each_boundary() {
+    const ENTRIES: u64 = 1_000_000;
+    const OLD: u32 = 2;
+    const NEW: u32 = 3;
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::default();
+    let settings = lowtide_lsm::LsmOptions {
+        table_bytes_target: 1 << 20,
+        level_bytes_base: 8 << 20,
+        ..options(directory.path())
+    };
+    let mut former: Vec<LsmBackend> = ranges(OLD)
+        .into_iter()
+        .map(|range| LsmBackend::open(&settings, range, count(GROUPS)).unwrap())
+        .collect();
+    let tokens: Vec<LsmState<u64, (), u64>> =
+        former.iter_mut().map(|backend| backend.value_state("s").unwrap()).collect();
+    for key in 0..ENTRIES {
+        let group = key_group(key.key_hash(), count(GROUPS));
+        let at = former.iter().position(|backend| backend.range().contains(group)).unwrap();
+        former[at].put(tokens[at], &(), &key, &key.wrapping_mul(0x9e37_79b9_7f4a_7c15)).unwrap();
+    }
+    // One table over each boundary instead of one for each flush that has not been merged yet.
+    former.iter().for_each(|backend| backend.compact().unwrap());
+    let taken: Vec<LsmAcknowledgement> =
+        former.iter_mut().map(|backend| checkpoint(backend, &mut store, request(1, None))).collect();
+    drop(former);
+    let is_table = |object: &str| object.ends_with(".sst");
+    let tables = store.objects.keys().filter(|object| is_table(object)).count() as u64;
+    assert!(tables > 10, "{tables} tables say little");
+    let parts: Vec<&LsmAcknowledgement> = taken.iter().collect();
+    let mut total = BTreeMap::new();
+    let mut entries = 0;
+    for range in ranges(NEW) {
+        store.reads.clear();
+        let mut backend = restore(directory.path(), &mut store, range, &parts).unwrap();
+        for (object, reads) in store.reads.iter().filter(|(object, _)| is_table(object)) {
+            assert_eq!(*reads, 1, "{object} is read {reads} times by the owner of {range}");
+            *total.entry(object.clone()).or_insert(0) += reads;
+        }
+        let state: LsmState<u64, (), u64> = backend.value_state("s").unwrap();
+        entries += backend.len(state).unwrap();
+    }
+    assert_eq!(entries, ENTRIES);
+    let reads: u64 = total.values().sum();
+    assert_eq!(total.len() as u64, tables, "a table was not read at all");
+    assert!(reads <= tables + u64::from(NEW - 1), "{reads} reads of {tables} tables");
+}
+
+#[test]
 fn states_that_only_some_subtasks_have_survive_joining() {
     let mut job = Job::new(2);
     (0..50).for_each(|key| job.put(key, "x"));

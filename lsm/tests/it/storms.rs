@@ -45,3 +45,52 @@ fn a_compaction_between_two_checkpoints_is_a_storm_that_names_it_and_the_next_on
     assert_eq!((fourth.figures.storm, fourth.figures.tables_new), (None, 1));
     assert!(fourth.figures.traffic.new_bytes < 10 << 10);
 }
+
+/// A backend whose second checkpoint makes RocksDB merge, which waits for as long as it is written.
+fn waiting_merge(directory: &std::path::Path, store: &mut Store) -> (LsmBackend, lowtide_lsm::LsmSnapshot) {
+    let merge_delay_max = Some(std::time::Duration::from_secs(3600));
+    let options = LsmOptions { merge_delay_max, flushes_per_merge: 2, ..options(directory) };
+    let mut backend = LsmBackend::open(&options, range(0, 7), count(8)).unwrap();
+    let state = backend.value_state("orders").unwrap();
+    fill(&mut backend, state, 0..100);
+    checkpoint(&mut backend, store, request(1, None));
+    fill(&mut backend, state, 0..100);
+    let snapshot = backend.freeze(request(2, Some(1))).unwrap();
+    assert!(comes_true(|| property(&backend, "rocksdb.num-running-compactions") == 1), "no merge began");
+    (backend, snapshot)
+}
+
+fn property(backend: &LsmBackend, name: &str) -> u64 {
+    let (database, family) = backend.database("orders").unwrap();
+    database.property_int_value_cf(family, name).unwrap().unwrap()
+}
+
+fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
+    let wait = || std::thread::sleep(std::time::Duration::from_millis(1));
+    (0..60_000).any(|_| condition() || (wait(), false).1)
+}
+
+#[test]
+fn a_merge_waits_while_a_checkpoint_is_written_if_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::default();
+    let (backend, mut snapshot) = waiting_merge(directory.path(), &mut store);
+    let files = crate::support::write(&mut snapshot, &mut store).unwrap();
+    assert_eq!(property(&backend, "rocksdb.num-running-compactions"), 1, "the merge did not wait");
+    let taken = snapshot.finish(files).unwrap();
+    assert_eq!(taken.files.len(), 3, "two tables and the table list");
+    let merged = || property(&backend, "rocksdb.num-running-compactions") == 0;
+    assert!(comes_true(merged), "the merge waits for ever");
+    // By hand it does not wait.
+    let mut backend = backend;
+    let _held = backend.freeze(request(3, Some(2))).unwrap();
+    backend.compact().unwrap();
+}
+
+#[test]
+fn closing_does_not_wait_for_a_merge_that_waits_for_a_checkpoint() {
+    let directory = tempfile::tempdir().unwrap();
+    let (backend, snapshot) = waiting_merge(directory.path(), &mut Store::default());
+    drop(backend);
+    drop(snapshot);
+}
