@@ -173,8 +173,14 @@ pub trait Backend: Sized + Send + 'static {
         source: &RestoreSource,
     ) -> impl Future<Output = Result<Self>> + Send;
 
-    /// Figures of the moment; O(states).
+    /// Figures of the moment. A backend that has to look for them may take its time: never asked for in the pause of a
+    /// checkpoint.
     fn figures(&self) -> BackendFigures;
+
+    /// Of the figures what is asked for at each freeze; O(1).
+    fn records_set_aside(&self) -> u64 {
+        self.figures().records_set_aside
+    }
 
     /// The value state of that name; it comes into being at the first call.
     ///

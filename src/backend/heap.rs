@@ -133,7 +133,7 @@ impl Snapshot for HeapFrozen {
             figures: WriteFigures {
                 rewritten: part.report.rewritten,
                 rewritten_bytes: part.report.rewritten_bytes,
-                set_aside: 0,
+                ..WriteFigures::default()
             },
         })
     }

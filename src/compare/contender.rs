@@ -58,7 +58,7 @@ pub(super) trait Contender {
 }
 
 /// What only the contender can tell about a checkpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Completed {
     /// Its id.
     pub(super) checkpoint: u64,
@@ -76,4 +76,8 @@ pub(super) struct Completed {
     pub(super) set_aside: u64,
     /// Segments the manifest lists.
     pub(super) segments: u64,
+    /// Whether the backend says that it was a compaction storm.
+    pub(super) storm: bool,
+    /// The largest compaction since the checkpoint before, in words; empty if there was none.
+    pub(super) cause: String,
 }

@@ -56,9 +56,23 @@ pub struct CheckpointFigures {
     pub entries: u64,
     /// Bytes of those entries, before encoding.
     pub live_bytes: u64,
+    /// Bytes written ÷ stored bytes of the live state. A checkpoint of an incremental backend that comes near 1 is a storm.
+    pub new_over_live: f64,
+    /// Bytes written ÷ stored bytes of what changed; zero if nothing changed.
+    pub new_over_changed: f64,
+    /// Whether the backend itself says that it was a compaction storm. Only RocksDB knows of them.
+    pub storm: bool,
+    /// The largest compaction since the checkpoint before, in words; empty if there was none.
+    pub cause: String,
 }
 
 impl CheckpointFigures {
+    /// Fills in what can be told only once it is known how densely the state is stored.
+    pub(super) fn relate(&mut self, density: f64) {
+        self.new_over_live = ratio(self.new_bytes as f64, self.live_bytes as f64 * density);
+        self.new_over_changed = ratio(self.new_bytes as f64, self.changed_bytes as f64 * density);
+    }
+
     /// Data bytes in the directory ÷ stored bytes of the live state; zero if nothing is live.
     pub fn retained_over_live(&self, density: f64) -> f64 {
         let data_bytes = self.referenced_bytes + self.new_bytes - self.meta_bytes;
@@ -112,6 +126,12 @@ pub struct Summary {
     pub written_over_changed: f64,
     /// Largest checkpoint after the first ÷ stored bytes of the mean change.
     pub largest_over_delta: f64,
+    /// Highest share of the live state that a checkpoint after the first wrote: bytes written ÷ stored bytes of the live state.
+    pub new_over_live_max: f64,
+    /// Checkpoints that the backend itself calls compaction storms.
+    pub storms: u64,
+    /// The largest compaction before the largest of them, in words; empty if there was none.
+    pub storm_cause: String,
     /// Data bytes in the directory at the end ÷ stored bytes of the final state.
     pub retained_over_live: f64,
     /// The same at its highest, over all checkpoints.
@@ -187,6 +207,9 @@ impl Summary {
             density,
             written_over_changed: ratios.written_over_changed,
             largest_over_delta: ratios.largest_over_delta,
+            new_over_live_max: ratios.new_over_live_max,
+            storms: sum(|figures| u64::from(figures.storm)),
+            storm_cause: cause_of_the_largest(checkpoints),
             retained_over_live: ratio(measured.retained_bytes as f64, measured.full_bytes as f64),
             retained_over_live_max: ratios.retained_over_live_max,
             rewritten_bytes: sum(|figures| figures.rewritten_bytes),
@@ -204,6 +227,7 @@ impl Summary {
 struct Ratios {
     written_over_changed: f64,
     largest_over_delta: f64,
+    new_over_live_max: f64,
     retained_over_live_max: f64,
 }
 
@@ -213,13 +237,22 @@ impl Ratios {
         let written: u64 = deltas.iter().map(|figures| figures.new_bytes).sum();
         let largest = deltas.iter().map(|figures| figures.new_bytes).max().unwrap_or(0);
         let changed = deltas.iter().map(|figures| figures.changed_bytes).sum::<u64>() as f64 * density;
+        let mut related = deltas.to_vec();
+        related.iter_mut().for_each(|figures| figures.relate(density));
         let retained_over_live = checkpoints.iter().map(|figures| figures.retained_over_live(density));
         Self {
             written_over_changed: ratio(written as f64, changed),
             largest_over_delta: ratio(largest as f64, changed / deltas.len() as f64),
+            new_over_live_max: related.iter().map(|figures| figures.new_over_live).fold(0.0, f64::max),
             retained_over_live_max: retained_over_live.fold(0.0, f64::max),
         }
     }
+}
+
+/// Why the largest checkpoint after the first was large, if the backend knows.
+fn cause_of_the_largest(checkpoints: &[CheckpointFigures]) -> String {
+    let largest = checkpoints.iter().skip(1).max_by_key(|figures| figures.new_bytes);
+    largest.map_or_else(String::new, |figures| figures.cause.clone())
 }
 
 /// A quotient; zero where it makes no sense, so that the figures stay numbers.
@@ -252,6 +285,19 @@ mod tests {
         assert_eq!(summary.largest_over_delta, 1.8);
         assert_eq!(summary.retained_over_live, 1.5);
         assert_eq!((summary.written_bytes, summary.written_largest_bytes), (5_150, 5_000));
+    }
+
+    #[test]
+    fn a_storm_is_counted_and_its_share_and_cause_are_those_of_the_largest_checkpoint_after_the_first() {
+        let mut checkpoints = [checkpoint(5_000, 1_000), checkpoint(400, 100), checkpoint(90, 100)];
+        (checkpoints[1].storm, checkpoints[1].cause) = (true, "a large merge".to_owned());
+        checkpoints[2].cause = "a small merge".to_owned();
+        let measured = Measured { full_bytes: 500, ..Default::default() };
+        let summary = Summary::of("rocksdb", &checkpoints, measured);
+        assert_eq!((summary.storms, summary.storm_cause.as_str()), (1, "a large merge"));
+        assert_eq!(summary.new_over_live_max, 0.8);
+        checkpoints[1].relate(summary.density);
+        assert_eq!((checkpoints[1].new_over_live, checkpoints[1].new_over_changed), (0.8, 8.0));
     }
 
     #[test]

@@ -65,6 +65,14 @@ fn charts(comparison: &Comparison) -> Vec<Chart> {
             curves: by_checkpoint(|figures, _| figures.new_bytes as f64),
         },
         Chart {
+            name: "new-over-live",
+            title: "Share of the live state that each checkpoint wrote: storms stand out",
+            across: "checkpoint",
+            up: "written ÷ live",
+            scale: Scale::Logarithmic,
+            curves: by_checkpoint(|figures, _| figures.new_over_live),
+        },
+        Chart {
             name: "pause",
             title: "Pause: share of the checkpoints below",
             across: "per cent of the checkpoints",

@@ -8,7 +8,7 @@ use super::units::{bytes, grouped, micros, millis, times};
 /// Name of a figure, and its text.
 pub(super) type Row = (&'static str, fn(&Summary) -> String);
 
-const ROWS: [Row; 19] = [
+const ROWS: [Row; 21] = [
     ("updates/s", |summary| grouped(summary.updates_per_s.round() as u64)),
     ("one event, p99", |summary| micros(summary.access_p99_us)),
     ("checkpoints", |summary| grouped(summary.checkpoints)),
@@ -22,6 +22,8 @@ const ROWS: [Row; 19] = [
     ("  rewritten", |summary| bytes(summary.rewritten_bytes as f64)),
     ("written ÷ changed", |summary| times(summary.written_over_changed)),
     ("largest ÷ delta", |summary| times(summary.largest_over_delta)),
+    ("largest ÷ live", |summary| times(summary.new_over_live_max)),
+    ("compaction storms", |summary| grouped(summary.storms)),
     ("retained ÷ live", |summary| times(summary.retained_over_live)),
     ("objects", |summary| grouped(summary.objects)),
     ("segments", |summary| grouped(summary.segments)),

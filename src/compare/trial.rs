@@ -88,7 +88,7 @@ pub(super) fn run(
     };
     trial.feed_all(course, progress)?;
     let at_end = list(&directory)?;
-    let Trial { contender, checkpoints, feeding, access_us, .. } = trial;
+    let Trial { contender, mut checkpoints, feeding, access_us, .. } = trial;
     // Everything in memory goes, without a word to the store; what follows knows the directory alone.
     drop(contender);
 
@@ -113,6 +113,7 @@ pub(super) fn run(
         mismatches,
     };
     let summary = Summary::of(&name, &checkpoints, measured);
+    checkpoints.iter_mut().for_each(|figures| figures.relate(summary.density));
     Ok(Outcome { checkpoints, summary })
 }
 
@@ -216,6 +217,9 @@ impl Trial<'_> {
             changed_bytes: interval.changed_bytes,
             entries: interval.entries,
             live_bytes: interval.live_bytes,
+            storm: completed.storm,
+            cause: completed.cause,
+            ..CheckpointFigures::default()
         });
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What a subtask says when its part of a checkpoint is in the store.
 
 use lowtide_format::{CheckpointId, FileId, KeyGroupSet, ManifestFile, StateDescriptor};
+use lowtide_lsm::TrafficFigures;
 
 /// One element of an acknowledged chain: a file and the key groups for which it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ impl Acknowledgement {
 }
 
 /// What writing one part took, beyond what its files say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteFigures {
     /// Puts among the new records that were written again although unchanged.
     pub rewritten: u64,
@@ -52,4 +53,8 @@ pub struct WriteFigures {
     pub rewritten_bytes: u64,
     /// Records set aside for this snapshot.
     pub set_aside: u64,
+    /// Tables moved and the compactions behind them; none from a backend without tables.
+    pub traffic: Option<TrafficFigures>,
+    /// Whether it was a compaction storm, by the options of the backend.
+    pub storm: bool,
 }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use lowtide_format::{CheckpointId, CheckpointKind, Manifest};
+use lowtide_lsm::TrafficFigures;
 
 use super::Job;
 use crate::backend::Backend;
@@ -47,10 +48,14 @@ pub struct CheckpointFigures {
     pub elements: u64,
     /// Entries of all states.
     pub entries: u64,
+    /// Tables moved and the compactions behind them, largest first; none from a backend without tables.
+    pub traffic: Option<TrafficFigures>,
+    /// Whether a subtask saw a compaction storm: far more new bytes than changed ones.
+    pub storm: bool,
 }
 
 /// What one acknowledged part says of itself.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct PartFigures {
     pub(super) pause: Duration,
     pub(super) write: Duration,
@@ -59,13 +64,15 @@ pub(super) struct PartFigures {
 }
 
 /// What the acknowledged parts of a pending checkpoint say that its manifest will not.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Parts {
     pause: Duration,
     write: Duration,
     rewritten: u64,
     rewritten_bytes: u64,
     set_aside: u64,
+    traffic: Option<TrafficFigures>,
+    storm: bool,
 }
 
 impl Parts {
@@ -76,6 +83,10 @@ impl Parts {
         self.rewritten += written.rewritten;
         self.rewritten_bytes += written.rewritten_bytes;
         self.set_aside += set_aside;
+        self.storm |= written.storm;
+        if let Some(traffic) = written.traffic {
+            self.traffic.get_or_insert_default().add(traffic);
+        }
     }
 
     /// Puts written again although unchanged.
@@ -86,7 +97,7 @@ impl Parts {
 
 impl CheckpointFigures {
     fn of(manifest: &Manifest, parts: Parts) -> Self {
-        let Parts { pause, write, rewritten, rewritten_bytes, set_aside } = parts;
+        let Parts { pause, write, rewritten, rewritten_bytes, set_aside, traffic, storm } = parts;
         let id = manifest.checkpoint;
         let (own, earlier): (Vec<_>, Vec<_>) = manifest.files.iter().partition(|file| file.checkpoint == id);
         let records = || own.iter().filter_map(|file| file.records);
@@ -107,6 +118,8 @@ impl CheckpointFigures {
             segments: manifest.files.len() as u64,
             elements: manifest.subtasks.iter().map(|part| part.elements.len() as u64).sum(),
             entries: manifest.subtasks.iter().map(|part| part.entries).sum(),
+            traffic,
+            storm,
         }
     }
 }
@@ -136,6 +149,7 @@ impl<B: Backend> Job<B> {
             set_aside = figures.set_aside,
             segments = figures.segments,
             entries = figures.entries,
+            storm = figures.storm,
             "checkpoint complete"
         );
         Ok(Some(figures))

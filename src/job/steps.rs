@@ -107,7 +107,7 @@ impl<B: Backend> Job<B> {
             let begun = self.clock.monotonic();
             let snapshot = subtask.backend.freeze(&self.options.backend, request)?;
             let pause = self.clock.monotonic().saturating_sub(begun);
-            let set_aside_before = subtask.backend.figures().records_set_aside;
+            let set_aside_before = subtask.backend.records_set_aside();
             let attempt = Attempt::frozen(snapshot, trigger, pause, set_aside_before);
             subtask.attempts.insert(trigger.id, attempt);
         }
@@ -196,9 +196,9 @@ impl<B: Backend> Job<B> {
         match std::mem::replace(&mut attempt.phase, Phase::Acknowledged) {
             Phase::Written(uploaded) => {
                 let acknowledgement = *uploaded;
-                let set_aside = place.backend.figures().records_set_aside - attempt.set_aside_before;
+                let set_aside = place.backend.records_set_aside() - attempt.set_aside_before;
                 let (pause, write, generation) = (attempt.pause, attempt.write, attempt.generation);
-                let part = PartFigures { pause, write, set_aside, written: acknowledgement.figures };
+                let part = PartFigures { pause, write, set_aside, written: acknowledgement.figures.clone() };
                 self.parts.entry(id).or_default().add(part);
                 let part = Box::new(acknowledgement);
                 self.tell(Message::Acknowledge { id, generation, subtask, part }).await

@@ -119,7 +119,7 @@ fn a_report_is_written_where_it_was_asked_for() {
     let (file, report) = (operations(directory.path()), directory.path().join("report"));
     succeed(&["compare", "--ops", text(&file), "--report", text(&report), "--backends", "heap,heap-full"]);
     let page = fs::read_to_string(report.join("index.html")).unwrap();
-    assert_eq!(page.matches("<svg").count(), 5);
+    assert_eq!(page.matches("<svg").count(), 6);
     assert!(report.join("pause.svg").exists());
 }
 

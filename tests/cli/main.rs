@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what a test prepares outside its own function fails the test too")]
 
 mod compare;
+mod page;
 mod peer;
 mod store_commands;
 

@@ -262,6 +262,127 @@ fn a_checkpoint_without_changes_uploads_metadata_only() {
     });
 }
 
+/// Lengths of the data objects of the job's directory by name.
+async fn data_objects(inside: &Store) -> BTreeMap<String, u64> {
+    let objects = inside.list(lowtide::ObjectClass::Data).await.unwrap();
+    objects.into_iter().map(|object| (object.path, object.length)).collect()
+}
+
+#[test]
+fn each_checkpoint_uploads_exactly_its_new_tables_and_a_small_list() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let store = Store::memory();
+        let rocks = rocks_settings(directory.path());
+        let mut job = NamedJob::<RocksBackend>::create("j", 1, &rocks, &store).await;
+        let inside = store.sub(&lowtide::ObjectName::new("j").unwrap());
+        let (mut before, mut listed): (BTreeMap<String, u64>, BTreeSet<String>) = Default::default();
+        for number in 1..=12_u32 {
+            for key in 0..300 {
+                // In every fourth interval nothing changes.
+                if number % 4 != 0 {
+                    job.put(
+                        &format!("k{}", (number * 89 + key * 13) % 1500),
+                        0,
+                        &format!("{number}-{key}").repeat(9),
+                    );
+                }
+            }
+            if number == 7 {
+                job.job.subtask(0).unwrap().lsm().compact().unwrap();
+            }
+            let figures = job.checkpoint().await;
+            // Deletions are carried out in between; what came in is what counts.
+            let after = data_objects(&inside).await;
+            let published = read_published(&inside).await.unwrap();
+            let manifest = published.get(figures.id).unwrap().manifest(&inside).await.unwrap();
+            let is_table = |entry: &&lowtide::FileEntry| entry.kind == lowtide::FileKind::Sst;
+            let tables: BTreeMap<String, u64> = manifest
+                .entries()
+                .filter(is_table)
+                .map(|entry| (entry.object.to_string(), entry.length))
+                .collect();
+            let came: BTreeMap<&String, u64> = after
+                .iter()
+                .filter(|(name, _)| !before.contains_key(*name))
+                .map(|(name, bytes)| (name, *bytes))
+                .collect();
+            let is_new =
+                |(name, bytes): (&String, &u64)| (!listed.contains(name)).then_some((name.clone(), *bytes));
+            let new: BTreeMap<String, u64> = tables.iter().filter_map(is_new).collect();
+            let came_tables: u64 =
+                came.iter().filter(|(name, _)| name.ends_with(".sst")).map(|(_, bytes)| bytes).sum();
+            let metadata: u64 =
+                came.iter().filter(|(name, _)| !name.ends_with(".sst")).map(|(_, bytes)| bytes).sum();
+            assert_eq!(came_tables, new.values().sum::<u64>(), "chk-{number}");
+            assert_eq!(figures.new_bytes, came_tables + metadata, "chk-{number}");
+            assert!((1..=64 << 10).contains(&metadata), "chk-{number}: {metadata} bytes of metadata");
+            assert_eq!(new.is_empty(), number % 4 == 0, "chk-{number}: {new:?}");
+            (before, listed) = (after, tables.into_keys().collect());
+        }
+    });
+}
+
+#[test]
+fn a_storm_is_told_with_its_cause_and_passes_and_the_store_gets_rid_of_what_it_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let store = Store::memory();
+        let storm = lowtide::lsm::StormOptions { new_bytes_min: 10 << 10, ..Default::default() };
+        let rocks = LsmOptions { storm, ..rocks_settings(directory.path()) };
+        let mut job = NamedJob::<RocksBackend>::create("j", 2, &rocks, &store).await;
+        let inside = store.sub(&lowtide::ObjectName::new("j").unwrap());
+        let mut figures = Vec::new();
+        for number in 1..=4_u32 {
+            for key in 0..if number < 3 { 4000_u32 } else { 10 } {
+                let text = format!(
+                    "{:x}",
+                    u128::from(key ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+                );
+                job.put(&format!("k{key}"), 0, &text);
+            }
+            if number == 3 {
+                (0..2).for_each(|at| job.job.subtask(at).unwrap().lsm().compact().unwrap());
+            }
+            figures.push(job.checkpoint().await);
+            job.job.run_deletions().await.unwrap();
+            let stored: u64 = data_objects(&inside).await.values().sum();
+            let state = figures[0].new_bytes;
+            assert!(stored <= 3 * state, "chk-{number}: {stored} bytes stored for a state of {state}");
+        }
+        assert_eq!(
+            figures.iter().map(|figures| figures.storm).collect::<Vec<_>>(),
+            [false, false, true, false]
+        );
+        let traffic = figures[2].traffic.as_ref().unwrap();
+        assert!(traffic.new_per_live() > 0.9 && traffic.new_per_changed() > 4.0, "{traffic:?}");
+        assert_eq!(traffic.compactions.len(), 2, "one of each subtask");
+        assert!(traffic.cause().unwrap().to_string().contains("ManualCompaction"), "{traffic:?}");
+        assert!(figures[3].new_bytes < figures[2].new_bytes / 4, "{figures:?}");
+    });
+}
+
+#[test]
+fn the_first_checkpoint_after_claiming_a_heap_checkpoint_says_that_it_has_no_base() {
+    let directory = tempfile::tempdir().unwrap();
+    run(async {
+        let store = Store::memory();
+        write_history::<HeapBackend>("a", &HeapSettings::default(), &store).await;
+        let from = RestoreFrom { claim: Claim::Claim, ..RestoreFrom::latest("a") };
+        let rocks = rocks_settings(directory.path());
+        let restored = builder::<RocksBackend>("b", 2, &rocks).restore(&store, from).await.unwrap();
+        let mut moved = NamedJob::<RocksBackend>::of(restored);
+        let first = moved.checkpoint().await;
+        assert_eq!((first.base, moved.job.stat(first.id).await.unwrap().base), (None, None));
+        moved.put("k1", 1, "more");
+        let second = moved.checkpoint().await;
+        assert_eq!(
+            (second.base, moved.job.stat(second.id).await.unwrap().base),
+            (Some(first.id), Some(first.id))
+        );
+    });
+}
+
 #[test]
 fn a_damaged_or_missing_table_is_an_error_that_names_it_and_the_older_checkpoint_stays_usable() {
     let directory = tempfile::tempdir().unwrap();

@@ -72,7 +72,11 @@ impl Snapshot for RocksSnapshot {
                 live_clears: 0,
             });
         }
-        let figures = WriteFigures::default();
+        let figures = WriteFigures {
+            storm: figures.storm.is_some(),
+            traffic: Some(figures.traffic),
+            ..WriteFigures::default()
+        };
         Ok(Acknowledgement { base, files: new, elements, private, states, entries, figures })
     }
 }

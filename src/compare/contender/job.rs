@@ -263,6 +263,12 @@ impl<B: Backend> Contender for JobContender<B> {
             rewritten_bytes: figures.rewritten_bytes,
             set_aside: figures.set_aside,
             segments: figures.segments,
+            storm: figures.storm,
+            cause: figures
+                .traffic
+                .as_ref()
+                .and_then(|traffic| traffic.cause())
+                .map_or_else(String::new, ToString::to_string),
         })
     }
 

@@ -4,6 +4,7 @@ use std::error::Error;
 
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::compare::units::grouped;
 
@@ -149,6 +150,10 @@ impl Chart {
                 let (place, value) = (index as f64, curve.points.first().map_or(0.0, |(_, value)| *value));
                 let bar = Rectangle::new([(place + 0.2, 0.0), (place + 0.8, value)], colour.filled());
                 chart.draw_series([bar]).map_err(owned)?;
+                let middle = Pos::new(HPos::Center, VPos::Bottom);
+                let style = ("sans-serif", 12).into_font().color(&INK).pos(middle);
+                let text = Text::new(label(value), (place + 0.5, value), style);
+                chart.draw_series([text]).map_err(owned)?;
             } else {
                 let floor = if self.scale == Scale::Logarithmic { self.bounds().0 } else { 0.0 };
                 let points = curve.points.iter().map(|(across, value)| (*across, value.max(floor)));

@@ -14,6 +14,7 @@ fn comparison() -> Comparison {
                 pause_us: 3.0 + id as f64,
                 new_bytes: 1_000 * factor + id * 37,
                 live_bytes: 10_000,
+                new_over_live: 0.1 * factor as f64,
                 ..CheckpointFigures::default()
             })
             .collect::<Vec<_>>()
@@ -83,6 +84,35 @@ fn names_are_escaped_and_a_backend_that_came_back_wrong_is_told_first() {
     let (_directory, html) = page();
     assert!(!html.contains("<b</"), "a name was taken for a tag");
     assert!(html.contains("Do not trust the rest: a&lt;b did not come back"));
+}
+
+#[test]
+fn the_paragraph_tells_storms_with_their_cause_and_what_to_take_from_it() {
+    let summary = |backend: &str, factor: f64| Summary {
+        backend: backend.to_owned(),
+        verified: true,
+        entries: 10,
+        updates_per_s: 1e6 / factor,
+        pause_p99_us: 10.0 * factor,
+        written_bytes: (1e6 * factor) as u64,
+        new_over_live_max: 0.1 * factor,
+        ..Summary::default()
+    };
+    let rocksdb = Summary { storms: 2, storm_cause: "a merge".to_owned(), ..summary("rocksdb", 9.0) };
+    let text = words::paragraph(&[summary("heap", 1.0), rocksdb.clone()]);
+    for part in [
+        "no checkpoint of heap carried more than 10 % of the live state; the largest one of rocksdb carried 90 %",
+        "2 of its checkpoints count as compaction storms",
+        "the largest merge was a merge",
+        "the heap is the cheaper one in access, pause and bytes",
+    ] {
+        assert!(text.contains(part), "{part} is not in: {text}");
+    }
+    let slow = Summary { updates_per_s: 1.0, ..summary("heap", 1.0) };
+    assert!(words::paragraph(&[slow, rocksdb]).contains("has to decide"));
+    let text = words::paragraph(&[summary("heap", 1.0), summary("heap-full", 9.0)]);
+    assert!(text.ends_with("increments pay."), "{text}");
+    assert!(!words::paragraph(&[summary("heap", 1.0)]).contains("increments"));
 }
 
 #[test]

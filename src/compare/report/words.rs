@@ -1,15 +1,17 @@
 //! What the figures mean, in sentences.
 
 use crate::compare::figures::Summary;
-use crate::compare::units::{bytes, micros, millis, times};
+use crate::compare::units::{bytes, grouped, micros, millis, times};
 
 /// One paragraph about the comparison, as somebody would tell it who has looked at the figures.
 pub(super) fn paragraph(summaries: &[Summary]) -> String {
     let mut sentences = vec![verified(summaries)];
     sentences.extend(written(summaries));
+    sentences.extend(peaks(summaries));
     sentences.extend(pauses(summaries));
     sentences.extend(speed(summaries));
     sentences.extend(restore(summaries));
+    sentences.extend(verdict(summaries));
     sentences.join(" ")
 }
 
@@ -18,7 +20,8 @@ fn verified(summaries: &[Summary]) -> String {
     let entries = summaries.iter().map(|summary| summary.entries).max().unwrap_or(0);
     if wrong.is_empty() {
         return format!(
-            "Every backend came back from its directory with all {entries} entries as the model has them."
+            "Every backend came back from its directory with all {} entries as the model has them.",
+            grouped(entries)
         );
     }
     format!("Do not trust the rest: {} did not come back as the model has it.", wrong.join(" and "))
@@ -37,15 +40,40 @@ fn written(summaries: &[Summary]) -> Option<String> {
         ));
     }
     Some(format!(
-        "{} wrote least, {} in all, {} of what {} wrote; its largest checkpoint after the first was {} the mean change, and what it \
-         keeps is {} the live state.",
+        "{} wrote least, {} in all, {:.0} % of what {} wrote, and keeps {} the live state.",
         least.backend,
         bytes(least.written_bytes as f64),
-        format_args!("{:.0} %", 100.0 / factor),
+        100.0 / factor,
         most.backend,
-        times(least.largest_over_delta),
         times(least.retained_over_live),
     ))
+}
+
+/// How large single checkpoints get, and what was behind the largest one of a backend that knows.
+fn peaks(summaries: &[Summary]) -> Option<String> {
+    let calmest = least(summaries, |summary| summary.new_over_live_max)?;
+    let wildest = least_of(summaries, |summary| -summary.new_over_live_max)?;
+    let share = |summary: &Summary| format!("{:.0} %", summary.new_over_live_max * 100.0);
+    let mut text = format!(
+        "After the first, no checkpoint of {} carried more than {} of the live state; the largest one of {} carried {}.",
+        calmest.backend,
+        share(calmest),
+        wildest.backend,
+        share(wildest)
+    );
+    for merged in summaries.iter().filter(|summary| !summary.storm_cause.is_empty()) {
+        let counted = match merged.storms {
+            0 => "None of its checkpoints is large enough to count as a compaction storm.".to_owned(),
+            1 => "One of its checkpoints counts as a compaction storm.".to_owned(),
+            storms => format!("{storms} of its checkpoints count as compaction storms."),
+        };
+        text.push_str(&format!(
+            " What {} writes depends on what is merged between two checkpoints; before its largest one the largest merge was {}. \
+             {counted}",
+            merged.backend, merged.storm_cause
+        ));
+    }
+    Some(text)
 }
 
 fn pauses(summaries: &[Summary]) -> Option<String> {
@@ -77,6 +105,32 @@ fn speed(summaries: &[Summary]) -> Option<String> {
 fn restore(summaries: &[Summary]) -> Option<String> {
     let fastest = least(summaries, |summary| summary.restore_ms)?;
     Some(format!("The fastest restore was that of {}, {}.", fastest.backend, millis(fastest.restore_ms)))
+}
+
+/// What somebody who has to choose would take from it; said only where the figures agree.
+fn verdict(summaries: &[Summary]) -> Option<String> {
+    let of = |name: &str| summaries.iter().find(|summary| summary.backend == name && summary.verified);
+    let heap = of("heap")?;
+    if let Some(rocksdb) = of("rocksdb") {
+        let cheaper = heap.updates_per_s >= rocksdb.updates_per_s
+            && heap.pause_p99_us <= rocksdb.pause_p99_us
+            && heap.written_bytes <= rocksdb.written_bytes;
+        return Some(if cheaper {
+            "State like this fits into memory, and there the heap is the cheaper one in access, pause and bytes; RocksDB is \
+             for state that does not fit."
+                .to_owned()
+        } else {
+            "Neither the heap nor RocksDB is the cheaper one in access, pause and bytes alike: what matters most has to \
+             decide."
+                .to_owned()
+        });
+    }
+    let full = of("heap-full")?;
+    Some(if full.written_bytes as f64 >= 1.5 * heap.written_bytes as f64 {
+        "For state that changes like this, increments pay.".to_owned()
+    } else {
+        "For state that changes like this, full snapshots do as well.".to_owned()
+    })
 }
 
 fn names<'a>(summaries: impl Iterator<Item = &'a Summary>) -> impl Iterator<Item = &'a str> {

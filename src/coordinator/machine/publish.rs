@@ -120,7 +120,7 @@ impl Machine {
             checkpoint: pending.id,
             generation: self.generation,
             kind: pending.kind,
-            base: pending.trigger(self.generation).base(),
+            base: pending.parts.values().filter_map(|part| part.acknowledgement.base).min(),
             job: self.options.job.clone(),
             key_groups: self.options.key_groups,
             key_grouping: KeyGrouping::Xxh3,

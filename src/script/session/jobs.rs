@@ -90,7 +90,7 @@ impl Session {
                 }
                 #[cfg(feature = "rocksdb")]
                 "rocksdb" => {
-                    let options = job_options::<crate::RocksBackend>(&words, Default::default())?;
+                    let options = job_options::<crate::RocksBackend>(&words, rocks_settings())?;
                     let builder = self.builder(&name, &directory, options);
                     driven::start(builder, &store, origin).await
                 }
@@ -218,6 +218,18 @@ fn job_options<B: Backend>(words: &JobWords, backend: B::Options) -> Result<JobO
         backend,
         ..JobOptions::default()
     })
+}
+
+/// Settings of the RocksDB backend. What a script holds is little and its local database no more than a cache, which
+/// RocksDB syncs all the same: it lies in memory where the system has a place for that.
+#[cfg(feature = "rocksdb")]
+fn rocks_settings() -> lowtide_lsm::LsmOptions {
+    let mut settings = lowtide_lsm::LsmOptions::default();
+    let in_memory = std::path::Path::new("/dev/shm");
+    if in_memory.is_dir() {
+        settings.directory = in_memory.join("lowtide");
+    }
+    settings
 }
 
 /// Settings of the heap backend, with the defaults of scripts.
