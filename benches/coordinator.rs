@@ -57,6 +57,7 @@ fn file(checkpoint: CheckpointId, subtask: u32, number: u32) -> ManifestFile {
         generation: Generation(1),
         owned: true,
         records: None,
+        object_bytes: None,
     }
 }
 

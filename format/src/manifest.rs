@@ -9,7 +9,8 @@
 //! - M2. Subtasks ascend by index; their ranges are disjoint and below the number of key groups.
 //! - M3. The elements of a subtask are segments, ascend by the checkpoint that wrote them, and are listed for key
 //!   groups of the subtask's range only.
-//! - M4. No file was written by a later checkpoint than the manifest's.
+//! - M4. No file was written by a later checkpoint than the manifest's, and none reaches beyond its object.
+//! - M5. Completed checkpoints ascend, are older than the manifest's, and not too many.
 
 mod decode;
 mod encode;
@@ -118,6 +119,9 @@ pub struct Manifest {
     pub created_millis: u64,
     /// Whether the job was restored without claim and still needs its first full checkpoint after this one.
     pub unclaimed: bool,
+    /// The completed checkpoints before it, savepoints left out, ascending, as far back as it lists a segment, at
+    /// most [`COMPLETED_MAX`](Self::COMPLETED_MAX): by them a restored job knows how old its segments are.
+    pub completed: Vec<CheckpointId>,
     /// Name of the backend that wrote it, at most 255 bytes.
     pub backend: String,
     /// All states.
@@ -129,6 +133,9 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// How many completed checkpoints a manifest names at most; the newest count.
+    pub const COMPLETED_MAX: usize = 2048;
+
     /// The file with this index.
     #[must_use]
     pub fn file(&self, index: u32) -> Option<&ManifestFile> {
@@ -147,7 +154,7 @@ impl Manifest {
         covered == u32::from(self.key_groups.get())
     }
 
-    /// Checks M1 to M4. Encoding and decoding both call it.
+    /// Checks M1 to M5. Encoding and decoding both call it.
     ///
     /// # Errors
     ///
@@ -160,6 +167,18 @@ impl Manifest {
         }
         if self.files.iter().any(|file| file.checkpoint > self.checkpoint) {
             return Err(invalid("M4: a file was written by a later checkpoint"));
+        }
+        let beyond = |file: &ManifestFile| {
+            let end = file.entry.offset.checked_add(file.entry.length);
+            file.object_bytes.is_some_and(|bytes| end.is_none_or(|end| end > bytes))
+        };
+        if self.files.iter().any(beyond) {
+            return Err(invalid("M4: a file reaches beyond its object"));
+        }
+        let ascend = self.completed.is_sorted_by(|a, b| a < b);
+        let few = self.completed.len() <= Self::COMPLETED_MAX;
+        if !ascend || !few || self.completed.last().is_some_and(|last| *last >= self.checkpoint) {
+            return Err(invalid("M5: completed checkpoints are out of order, not older, or too many"));
         }
         let mut ranges: Vec<KeyGroupRange> = self.subtasks.iter().map(|subtask| subtask.range).collect();
         ranges.sort_unstable();

@@ -88,6 +88,7 @@ fn manifest() -> Manifest {
         generation: Generation(1),
         owned: false,
         records: None,
+        object_bytes: None,
     };
     let element = |file, range: KeyGroupRange| Element {
         file,
@@ -108,6 +109,7 @@ fn manifest() -> Manifest {
         key_grouping: KeyGrouping::Xxh3,
         created_millis: 1_700_000_000_000,
         unclaimed: true,
+        completed: Vec::new(),
         backend: "heap".to_owned(),
         states: states(),
         files: vec![
@@ -134,6 +136,18 @@ fn manifest() -> Manifest {
             },
         ],
     }
+}
+
+/// The same with files that share an object, and the checkpoints that had completed.
+fn shared_manifest() -> Manifest {
+    let mut shared = manifest();
+    let object = shared.files[0].entry.object.clone();
+    for (file, offset) in shared.files.iter_mut().take(2).zip([0, 4096]) {
+        (file.entry.object, file.entry.offset) = (object.clone(), offset);
+        file.object_bytes = Some(12_288);
+    }
+    shared.completed = [7, 8, 9, 200, 298, 299, 300].map(id).to_vec();
+    shared
 }
 
 fn member() -> SequenceMember {
@@ -203,6 +217,8 @@ fn every_readable_version_has_golden_files_that_still_read() {
             let found = Manifest::decode(&read(version, name), limits).unwrap();
             assert_eq!(found, manifest(), "version {version}, {name}");
         }
+        let found = Manifest::decode(&read(version, "manifest-shared"), limits).unwrap();
+        assert_eq!(found, shared_manifest(), "version {version}");
         let found = SequenceMember::decode(&read(version, "sequence"), 17, limits).unwrap();
         assert_eq!(found, member(), "version {version}");
         let found = SequenceMember::decode(&read(version, "sequence-stop"), 17, limits).unwrap();
@@ -219,6 +235,7 @@ fn this_build_still_writes_the_newest_version_byte_for_byte() {
     let plain = [
         ("segment", segment(Compression::None).bytes.to_vec()),
         ("manifest", manifest().encode(Compression::None).unwrap()),
+        ("manifest-shared", shared_manifest().encode(Compression::None).unwrap()),
         ("sequence", member().encode(Compression::None).unwrap()),
         ("sequence-stop", stop().encode(Compression::None).unwrap()),
     ];

@@ -120,6 +120,7 @@ fn manifest() -> Manifest {
         key_grouping: KeyGrouping::Xxh3,
         created_millis: 5,
         unclaimed: false,
+        completed: vec![id(3), id(7), id(8), id(9)],
         backend: "heap".to_owned(),
         states: states(),
         files: (0..3).map(|number| ManifestFile::of_segment(name(number), &summary, Generation(1))).collect(),

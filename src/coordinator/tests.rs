@@ -157,6 +157,7 @@ impl Job {
             generation: trigger.generation,
             owned: true,
             records: None,
+            object_bytes: None,
         };
         let range = self.subtasks[subtask as usize];
         acknowledgement(base, file, chain, range)

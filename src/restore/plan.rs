@@ -97,7 +97,8 @@ mod tests {
             kind: FileKind::Segment,
         };
         let checkpoint = CheckpointId::new(number).unwrap();
-        ManifestFile { entry, checkpoint, generation: Generation(1), owned: true, records: None }
+        let generation = Generation(1);
+        ManifestFile { entry, checkpoint, generation, owned: true, records: None, object_bytes: None }
     }
 
     fn element(file: u32, start: u16, end: u16) -> Element {
@@ -121,6 +122,7 @@ mod tests {
             key_grouping: KeyGrouping::Xxh3,
             created_millis: 0,
             unclaimed: false,
+            completed: Vec::new(),
             backend: "heap".to_owned(),
             states: Vec::new(),
             files: vec![file(1), file(5), file(9)],
@@ -139,14 +141,15 @@ mod tests {
     #[test]
     fn files_come_newest_first_and_only_for_groups_that_are_listed_and_own() {
         let plan = RestorePlan::new(&manifest(), range(2, 5)).unwrap();
-        assert_eq!(planned(&plan), [(9, vec![4, 5]), (5, vec![2, 3]), (1, vec![4, 5])]);
+        assert_eq!(planned(&plan), [(9, vec![4, 5]), (5, vec![2, 3]), (1, vec![4, 5])], "P2: newest first");
         assert_eq!(plan.bytes(), 15);
     }
 
     #[test]
     fn a_scale_in_unites_the_listings_and_widens_none() {
         let plan = RestorePlan::new(&manifest(), range(0, 7)).unwrap();
-        assert_eq!(planned(&plan), [(9, vec![4, 5, 6, 7]), (5, vec![0, 1, 2, 3]), (1, vec![1, 4, 5, 6, 7])]);
+        let expected = [(9, vec![4, 5, 6, 7]), (5, vec![0, 1, 2, 3]), (1, vec![1, 4, 5, 6, 7])];
+        assert_eq!(planned(&plan), expected, "P1: no listing is widened");
     }
 
     #[test]

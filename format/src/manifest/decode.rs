@@ -1,6 +1,8 @@
 //! Reading a manifest.
 
-use super::encode::{ENVELOPE, FILES, HEAD, NAME_AS_TEXT, NAME_BYTES_MAX, NAME_OF_UPLOAD, STATES, SUBTASKS};
+use super::encode::{
+    COMPLETED, ENVELOPE, FILES, HEAD, NAME_AS_TEXT, NAME_BYTES_MAX, NAME_OF_UPLOAD, OBJECTS, STATES, SUBTASKS,
+};
 use super::{
     CheckpointKind, Element, KeyGrouping, LocalFile, Manifest, ManifestFile, SegmentRecords, SubtaskPart,
 };
@@ -23,7 +25,8 @@ impl Manifest {
     /// Any [`FormatError`] for bytes that are not a manifest; memory stays within a small multiple of `limits`.
     pub fn decode(object: &[u8], limits: DecodeLimits) -> Result<Self, FormatError> {
         let body = ENVELOPE.open(object, limits)?;
-        let sections = Sections::split(ENVELOPE.part, &body, &[HEAD, STATES, FILES, SUBTASKS])?;
+        let known = [HEAD, STATES, FILES, SUBTASKS, COMPLETED, OBJECTS];
+        let sections = Sections::split(ENVELOPE.part, &body, &known)?;
         let mut manifest = take_head(sections.need(HEAD)?)?;
         let mut cursor = sections.need(STATES)?;
         manifest.states = take_states(&mut cursor, limits)?;
@@ -36,6 +39,14 @@ impl Manifest {
             manifest.subtasks.push(take_subtask(&mut cursor, limits)?);
         }
         cursor.finish()?;
+        if let Some(mut cursor) = sections.get(COMPLETED) {
+            manifest.completed = take_completed(&mut cursor, manifest.checkpoint, limits)?;
+            cursor.finish()?;
+        }
+        if let Some(mut cursor) = sections.get(OBJECTS) {
+            take_object_bytes(&mut cursor, &mut manifest.files)?;
+            cursor.finish()?;
+        }
         manifest.check_invariants()?;
         Ok(manifest)
     }
@@ -70,6 +81,7 @@ fn take_head(mut cursor: Cursor<'_>) -> Result<Manifest, FormatError> {
         key_grouping,
         created_millis,
         unclaimed,
+        completed: Vec::new(),
         backend,
         states: Vec::new(),
         files: Vec::new(),
@@ -104,9 +116,49 @@ fn take_files(
         } else {
             None
         };
-        files.push(ManifestFile { entry, checkpoint: wrote, generation, owned, records });
+        files.push(ManifestFile { entry, checkpoint: wrote, generation, owned, records, object_bytes: None });
     }
     Ok(files)
+}
+
+/// Ids as runs, newest first; what they come to in memory is within the limit.
+fn take_completed(
+    cursor: &mut Cursor<'_>,
+    checkpoint: CheckpointId,
+    limits: DecodeLimits,
+) -> Result<Vec<CheckpointId>, FormatError> {
+    let mut newest_first = Vec::new();
+    let mut above = checkpoint.get();
+    for _ in 0..cursor.count(2, size_of::<CheckpointId>(), limits)? {
+        let (gap, more) = (cursor.varint()?, cursor.varint()?);
+        let last = above.checked_sub(1).and_then(|below| below.checked_sub(gap));
+        let first = last.and_then(|last| last.checked_sub(more)).filter(|first| *first > 0);
+        let (Some(last), Some(first)) = (last, first) else {
+            return Err(cursor.invalid("a completed checkpoint has no id"));
+        };
+        if more >= (Manifest::COMPLETED_MAX - newest_first.len()) as u64 {
+            return Err(cursor.invalid("it names too many completed checkpoints"));
+        }
+        newest_first.extend((first..=last).rev().filter_map(CheckpointId::new));
+        above = first;
+    }
+    newest_first.reverse();
+    Ok(newest_first)
+}
+
+fn take_object_bytes(cursor: &mut Cursor<'_>, files: &mut [ManifestFile]) -> Result<(), FormatError> {
+    let count = cursor.varint()?;
+    for _ in 0..count {
+        let at: u32 = cursor.number()?;
+        let bytes = cursor.varint()?;
+        let file = usize::try_from(at).ok().and_then(|at| files.get_mut(at));
+        let file =
+            file.ok_or_else(|| cursor.invalid("the length of an object is of a file that is not listed"))?;
+        if file.object_bytes.replace(bytes).is_some() {
+            return Err(cursor.invalid("the length of an object is there twice"));
+        }
+    }
+    Ok(())
 }
 
 fn take_entry(cursor: &mut Cursor<'_>, last_upload: &mut Option<UploadId>) -> Result<FileEntry, FormatError> {

@@ -18,6 +18,10 @@ pub(super) const HEAD: u8 = 1 | REQUIRED;
 pub(super) const STATES: u8 = 2 | REQUIRED;
 pub(super) const FILES: u8 = 3 | REQUIRED;
 pub(super) const SUBTASKS: u8 = 4 | REQUIRED;
+/// Not required: without it the age of segments is only known from the segments.
+pub(super) const COMPLETED: u8 = 5;
+/// Not required: without it the waste in objects is only known between the files that are listed.
+pub(super) const OBJECTS: u8 = 6;
 
 /// How the object of a file is spelled. Do not renumber.
 pub(super) const NAME_OF_UPLOAD: u8 = 1;
@@ -44,6 +48,7 @@ impl Manifest {
             key_grouping,
             created_millis,
             unclaimed,
+            completed,
             backend,
             states,
             files,
@@ -75,6 +80,16 @@ impl Manifest {
         put_varint(&mut section, subtasks.len() as u64);
         subtasks.iter().for_each(|subtask| put_subtask(&mut section, subtask));
         put_section(&mut body, SUBTASKS, &section);
+        if !completed.is_empty() {
+            section.clear();
+            put_completed(&mut section, completed, *checkpoint);
+            put_section(&mut body, COMPLETED, &section);
+        }
+        if files.iter().any(|file| file.object_bytes.is_some()) {
+            section.clear();
+            put_object_bytes(&mut section, files);
+            put_section(&mut body, OBJECTS, &section);
+        }
         ENVELOPE.seal(&body, compression)
     }
 }
@@ -84,7 +99,7 @@ fn put_files(out: &mut Vec<u8>, files: &[ManifestFile], checkpoint: CheckpointId
     put_varint(out, files.len() as u64);
     let mut last_upload = None;
     for file in files {
-        let ManifestFile { entry, checkpoint: wrote, generation, owned, records } = file;
+        let ManifestFile { entry, checkpoint: wrote, generation, owned, records, object_bytes: _ } = file;
         put_entry(out, entry, &mut last_upload);
         put_varint(out, checkpoint.get() - wrote.get());
         put_varint(out, generation.0);
@@ -95,6 +110,29 @@ fn put_files(out: &mut Vec<u8>, files: &[ManifestFile], checkpoint: CheckpointId
             put_varint(out, *clears);
             out.extend_from_slice(&trailer_checksum.to_le_bytes());
         }
+    }
+}
+
+/// Appends ids below `checkpoint` as runs of consecutive ones, newest first.
+fn put_completed(out: &mut Vec<u8>, completed: &[CheckpointId], checkpoint: CheckpointId) {
+    let runs: Vec<_> = completed.chunk_by(|a, b| a.next() == Some(*b)).collect();
+    put_varint(out, runs.len() as u64);
+    let mut above = checkpoint.get();
+    for run in runs.into_iter().rev() {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+        put_varint(out, above - last.get() - 1);
+        put_varint(out, last.get() - first.get());
+        above = first.get();
+    }
+}
+
+/// Appends the length of the object of each file that does not lie alone in it.
+fn put_object_bytes(out: &mut Vec<u8>, files: &[ManifestFile]) {
+    let known = || files.iter().enumerate().filter_map(|(at, file)| Some((at, file.object_bytes?)));
+    put_varint(out, known().count() as u64);
+    for (at, bytes) in known() {
+        put_varint(out, at as u64);
+        put_varint(out, bytes);
     }
 }
 

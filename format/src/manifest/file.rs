@@ -28,6 +28,8 @@ pub struct ManifestFile {
     pub owned: bool,
     /// What is known about its records, if it is a segment.
     pub records: Option<SegmentRecords>,
+    /// Length in bytes of its object, if that holds other files as well: what is not listed any more of it is waste.
+    pub object_bytes: Option<u64>,
 }
 
 impl ManifestFile {
@@ -41,7 +43,14 @@ impl ManifestFile {
             generation,
             owned: true,
             records: Some(SegmentRecords { totals, clears, trailer_checksum }),
+            object_bytes: None,
         }
+    }
+
+    /// Length in bytes of the object that holds it.
+    #[must_use]
+    pub fn bytes_of_object(&self) -> u64 {
+        self.object_bytes.unwrap_or(self.entry.offset.saturating_add(self.entry.length))
     }
 
     /// What the writer of the segment reported; `None` for other files.

@@ -53,6 +53,7 @@ fn manifest(subtasks: u32, checkpoints: u64) -> Manifest {
         key_grouping: KeyGrouping::Xxh3,
         created_millis: 1_700_000_000_000,
         unclaimed: false,
+        completed: Vec::new(),
         backend: "heap".to_owned(),
         states: vec![StateDescriptor {
             name: "s".to_owned(),
@@ -108,6 +109,7 @@ fn a_manifest_survives_with_every_kind_of_file_and_name() {
             generation: Generation(0),
             owned: false,
             records: None,
+            object_bytes: None,
         });
     }
     made.kind = CheckpointKind::Savepoint;
@@ -176,9 +178,13 @@ fn a_missing_subtask_leaves_key_groups_uncovered() {
 #[test]
 fn hostile_bodies_behind_a_sound_envelope_never_panic_and_a_required_section_is_incompatible() {
     let limits = DecodeLimits { bytes_max: 1 << 20 };
-    let good = manifest(2, 3).encode(Compression::None).unwrap();
-    let body = encode::ENVELOPE.open(&good, limits).unwrap();
-    for at in 0..body.len() {
+    let body_of = |manifest: Manifest| {
+        encode::ENVELOPE.open(&manifest.encode(Compression::None).unwrap(), limits).unwrap()
+    };
+    let body = body_of(manifest(2, 3));
+    for (body, at) in
+        [&body, &body_of(shared())].into_iter().flat_map(|body| (0..body.len()).map(move |at| (body, at)))
+    {
         for byte in [0, 1, 0x7f, 0x80, 0xff] {
             let mut bad = body.clone();
             bad[at] = byte;
@@ -192,4 +198,58 @@ fn hostile_bodies_behind_a_sound_envelope_never_panic_and_a_required_section_is_
     let error =
         Manifest::decode(&encode::ENVELOPE.seal(&later, Compression::None).unwrap(), limits).unwrap_err();
     assert_eq!(error.kind(), FormatErrorKind::Incompatible);
+}
+
+/// A manifest of three segments, two of which share an object, after some completed checkpoints.
+fn shared() -> Manifest {
+    let mut made = manifest(1, 3);
+    let object = made.files[0].entry.object.clone();
+    made.files[1].entry =
+        FileEntry { object, offset: made.files[0].entry.length, ..made.files[1].entry.clone() };
+    let bytes = made.files[1].entry.offset + made.files[1].entry.length;
+    (made.files[0].object_bytes, made.files[1].object_bytes) = (Some(bytes), Some(bytes + 7));
+    made.completed = vec![id(1), id(2), id(3)];
+    made
+}
+
+#[test]
+fn a_manifest_names_completed_checkpoints_and_the_length_of_shared_objects() {
+    let mut made = shared();
+    for completed in [vec![], vec![1], vec![3], vec![1, 3], vec![1, 2, 3]] {
+        made.completed = completed.into_iter().map(id).collect();
+        assert_eq!(decode(&made.encode(Compression::None).unwrap()).unwrap(), made);
+    }
+    let end = made.files[1].entry.offset + made.files[1].entry.length;
+    assert_eq!(
+        (made.files[1].bytes_of_object(), made.files[2].bytes_of_object()),
+        (end + 7, made.files[2].entry.length)
+    );
+    let mut long = manifest(1, 3);
+    long.checkpoint = id(10_000);
+    long.completed = (1..10_000).map(id).collect();
+    assert!(long.encode(Compression::None).is_err(), "M5: too many");
+    long.completed.drain(..10_000 - 1 - Manifest::COMPLETED_MAX);
+    let bytes = long.encode(Compression::None).unwrap();
+    assert_eq!(decode(&bytes).unwrap().completed.len(), Manifest::COMPLETED_MAX);
+    long.completed.clear();
+    assert!(
+        bytes.len() - long.encode(Compression::None).unwrap().len() < 12,
+        "ids that follow each other are one run"
+    );
+}
+
+#[test]
+fn completed_checkpoints_and_shared_objects_that_cannot_be_are_refused() {
+    let broken: [(&str, fn(&mut Manifest)); 4] = [
+        ("M5", |made| made.completed = vec![id(4)]),
+        ("M5", |made| made.completed = vec![id(2), id(2)]),
+        ("M4", |made| made.files[1].object_bytes = Some(10)),
+        ("M4", |made| made.files[2].object_bytes = Some(made.files[2].entry.length - 1)),
+    ];
+    for (invariant, change) in broken {
+        let mut made = shared();
+        change(&mut made);
+        let error = made.encode(Compression::None).unwrap_err();
+        assert!(error.to_string().contains(invariant), "{error}");
+    }
 }

@@ -186,6 +186,16 @@ fn put_clear(out: &mut Vec<u8>, clear: &Clear) {
     put_key_groups(out, key_groups);
 }
 
+impl Clear {
+    /// Length in bytes of its encoding in a footer.
+    #[must_use]
+    pub fn encoded_bytes(&self) -> u64 {
+        let mut bytes = Vec::new();
+        put_clear(&mut bytes, self);
+        bytes.len() as u64
+    }
+}
+
 fn take_clears(cursor: &mut Cursor<'_>, limits: DecodeLimits) -> Result<Vec<Clear>, FormatError> {
     let mut clears = Vec::new();
     for _ in 0..cursor.count(3, size_of::<Clear>(), limits)? {
