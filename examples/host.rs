@@ -70,7 +70,10 @@ impl Host {
             let acknowledgement = snapshot.finish(files)?;
             let elements = acknowledgement.chain.elements().iter();
             let handles = elements.filter_map(|element| {
-                Some(Handle { file: element.facts.file.clone()?, key_groups: element.key_groups.clone() })
+                Some(Handle {
+                    file: element.facts.file.clone()?.entry,
+                    key_groups: element.key_groups.clone(),
+                })
             });
             chains.push(handles.collect());
         }
@@ -90,7 +93,7 @@ impl Host {
         for Handle { file, key_groups } in handles {
             let bytes = self.files.get(file.object.as_str()).ok_or("a file is gone")?;
             file.check(bytes)?;
-            let file = RestoredFile { file: file.clone(), key_groups: key_groups.clone() };
+            let file = RestoredFile { file: file.clone().into(), key_groups: key_groups.clone() };
             restore.segment(file, bytes)?;
         }
         Ok(restore.finish())

@@ -7,6 +7,8 @@
 mod chart;
 #[path = "low_tide/model.rs"]
 mod model;
+#[path = "low_tide/objects.rs"]
+mod objects;
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -347,7 +349,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::write(folder.join(format!("{}.svg", chart.name)), chart.draw()?)?;
     }
     let mut text = String::from("# Tables\n\nMade by `cargo run --release --example low_tide`.\n");
-    for table in [bars(), orders(), bounds(), budgets(), others()] {
+    for table in [bars(), orders(), bounds(), budgets(), others(), objects::objects(), objects::positional()]
+    {
         write!(text, "\n{}", table.text)?;
     }
     fs::write(folder.join("tables.md"), text)?;

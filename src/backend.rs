@@ -76,13 +76,15 @@ pub struct WriteOptions {
     pub cancel: CancelToken,
 }
 
-/// A file that a snapshot has produced and that goes to the store.
+/// A file that a snapshot has produced and that goes to the store, or several that share an object.
 #[derive(Clone, Debug)]
 pub struct NewFile {
     /// What the bytes are.
     pub kind: FileKind,
     /// The whole file. Backends cut what they write into files of at most some tens of MiB.
     pub bytes: Bytes,
+    /// Further files of that kind, which follow it in the same object: small ones that will be needed for about as long.
+    pub more: Vec<Bytes>,
 }
 
 /// Takes a snapshot's files in order; blocks while too many bytes are on their way to the store.
@@ -101,7 +103,25 @@ pub trait Snapshot: Send + 'static {
     /// What the sink returned, a cancelled writer, or a value that cannot be encoded or read.
     fn write(&mut self, options: &WriteOptions, sink: &mut FileSink<'_>) -> Result<()>;
 
-    /// What the subtask acknowledges, the uploaded files being `files`, in the order of the sink.
+    /// Files of the base whose bytes are to be copied into one new object, in the order of its parts; `files` are those
+    /// uploaded. Seldom any, and none by default.
+    ///
+    /// # Errors
+    ///
+    /// `invalid-argument` if the number of files is not that of the sink's calls.
+    fn copies(&self, files: &[FileEntry]) -> Result<Vec<FileEntry>> {
+        let _ = files;
+        Ok(Vec::new())
+    }
+
+    /// The files that [`Snapshot::copies`] named are at `places` as well, in this order, and nothing else is in that
+    /// object. Not called if they could not be read: the checkpoint then lists them where they are.
+    fn copied(&mut self, files: &[FileEntry], places: &[FileEntry]) {
+        let _ = (files, places);
+    }
+
+    /// What the subtask acknowledges, the uploaded files being `files`, in the order of the sink, those that share an
+    /// object one after the other.
     ///
     /// # Errors
     ///

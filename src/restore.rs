@@ -4,6 +4,7 @@
 //! checkpoint (`job`), who owns it then (`coordinator`).
 
 mod plan;
+mod shared;
 mod source;
 
 pub use plan::{PlannedFile, RestorePlan};

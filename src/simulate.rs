@@ -23,6 +23,7 @@
 pub mod faults;
 mod figures;
 mod map;
+mod objects;
 mod random;
 mod run;
 #[cfg(test)]
@@ -52,8 +53,12 @@ pub struct SimulateOptions {
     pub warmup: u32,
     /// Encoded bytes of a put.
     pub put_bytes: u64,
-    /// Encoded bytes of a tombstone, and of a clear.
+    /// Encoded bytes of a tombstone.
     pub tombstone_bytes: u64,
+    /// Encoded bytes of a clear.
+    pub clear_bytes: u64,
+    /// Up to this many bytes, the segments of one delta share an object.
+    pub shared_bytes_max: u64,
     /// Bytes that a manifest spends on each segment it lists.
     pub listing_bytes: u64,
     /// Seed of the workload.
@@ -71,6 +76,8 @@ impl Default for SimulateOptions {
             warmup: 800,
             put_bytes: 20,
             tombstone_bytes: 12,
+            clear_bytes: 12,
+            shared_bytes_max: 64 << 10,
             listing_bytes: 64,
             seed: 1,
         }

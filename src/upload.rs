@@ -2,7 +2,7 @@
 //! the store while it is being written.
 //!
 //! Owns: the hand-over from the writer to the store, with bounded memory; the list of names that an attempt has
-//! begun to upload. Does not own: what is in the files (the backend), when they are deleted (the job, on abort;
+//! begun to upload; copying small files of the base into one object. Does not own: what is in the files (the backend), when they are deleted (the job, on abort;
 //! the coordinator, once published).
 //!
 //! # Rules
@@ -14,9 +14,10 @@
 
 use std::sync::Arc;
 
-use futures::StreamExt;
+use bytes::Bytes;
 use futures::stream::FuturesUnordered;
-use lowtide_format::{FileEntry, ObjectName, ObjectPath, Store, UploadId, xxh3};
+use futures::{StreamExt, TryStreamExt};
+use lowtide_format::{DecodeLimits, FileEntry, ObjectName, ObjectPath, Store, UploadId, xxh3};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tracing::Instrument;
@@ -26,6 +27,9 @@ use lowtide_heap::CancelToken;
 use crate::backend::{NewFile, Snapshot, WriteOptions};
 use crate::coordinator::Acknowledgement;
 use crate::error::{Error, Result};
+
+/// Small files of the base that are read at the same time to be copied.
+const READS_MAX: usize = 8;
 
 /// The names under which an attempt has begun to upload; none once it is closed. Clones share the list.
 #[derive(Clone, Debug)]
@@ -109,8 +113,34 @@ pub(crate) async fn write_and_upload<S: Snapshot>(
     // The channel is closed by now, so a writer that still runs stops at its next file.
     let written = writer.await.map_err(|lost| Error::writer_lost(&lost))?;
     let entries = uploaded?;
-    let snapshot = written?;
+    let mut snapshot = written?;
+    let copies = snapshot.copies(&entries)?;
+    if let Some(bytes) = read_copies(&request.store, &copies).await {
+        // No object of the snapshot has that number: there are at most as many as files.
+        let places = upload_one(&request, entries.len(), bytes).await?;
+        snapshot.copied(&copies, &places);
+    }
     snapshot.finish(entries)
+}
+
+/// Reads files of the base that are to share an object; `None` if there are none, or if they cannot be read: nothing
+/// depends on it, they can stay where they are.
+async fn read_copies(store: &Store, copies: &[FileEntry]) -> Option<NewFile> {
+    let kind = copies.first()?.kind;
+    let read = |file: FileEntry| {
+        let store = store.clone();
+        async move { store.get_file(&file, DecodeLimits::default()).await }
+    };
+    let reads: Vec<_> = copies.iter().cloned().map(read).collect();
+    let bytes: Vec<Bytes> = match futures::stream::iter(reads).buffered(READS_MAX).try_collect().await {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            tracing::warn!(error = %error, files = copies.len(), "small files stay in objects of their own");
+            return None;
+        }
+    };
+    let mut bytes = bytes.into_iter();
+    Some(NewFile { kind, bytes: bytes.next()?, more: bytes.collect() })
 }
 
 /// Runs on a blocking thread: hands the files over and gives the snapshot back if all went well.
@@ -128,13 +158,13 @@ fn run_writer<S: Snapshot>(
 
 /// Uploads what comes through the channel, in order of arrival, several at a time (rule U2).
 async fn upload_all(mut files: mpsc::Receiver<NewFile>, request: &UploadRequest) -> Result<Vec<FileEntry>> {
-    let mut entries: Vec<Option<FileEntry>> = Vec::new();
+    let mut entries: Vec<Option<Vec<FileEntry>>> = Vec::new();
     let mut running = FuturesUnordered::new();
     loop {
         tokio::select! {
             biased;
             Some(done) = running.next(), if !running.is_empty() => {
-                let (at, entry): (usize, FileEntry) = done?;
+                let (at, entry): (usize, Vec<FileEntry>) = done?;
                 if let Some(place) = entries.get_mut(at) {
                     *place = Some(entry);
                 }
@@ -153,18 +183,24 @@ async fn upload_all(mut files: mpsc::Receiver<NewFile>, request: &UploadRequest)
             *place = Some(entry);
         }
     }
-    Ok(entries.into_iter().flatten().collect())
+    Ok(entries.into_iter().flatten().flatten().collect())
 }
 
-async fn upload_one(request: &UploadRequest, at: usize, file: NewFile) -> Result<FileEntry> {
-    let NewFile { kind, bytes } = file;
+/// Uploads one object; returns the files in it.
+async fn upload_one(request: &UploadRequest, at: usize, file: NewFile) -> Result<Vec<FileEntry>> {
+    let NewFile { kind, bytes, more } = file;
     let number =
         u32::try_from(at).map_err(|_beyond| Error::invalid_argument("a snapshot has too many files"))?;
     let object = ObjectPath::Data { upload: request.upload, number, kind }.name();
     request.ledger.begin(object.clone())?;
-    let length = bytes.len() as u64;
-    let span = tracing::debug_span!("upload", object = %object, bytes = length);
-    let checksum = xxh3(&bytes);
+    let (mut entries, mut offset) = (Vec::with_capacity(1 + more.len()), 0);
+    for part in std::iter::once(&bytes).chain(&more) {
+        let (object, length) = (object.clone(), part.len() as u64);
+        entries.push(FileEntry { object, offset, length, checksum: xxh3(part), kind });
+        offset += length;
+    }
+    let bytes = if more.is_empty() { bytes } else { joined(&bytes, &more) };
+    let span = tracing::debug_span!("upload", object = %object, bytes = offset);
     request.store.put_data(&object, bytes).instrument(span).await?;
     if request.ledger.is_closed() {
         // Whoever closed it may have deleted the name before the object was there.
@@ -174,7 +210,12 @@ async fn upload_one(request: &UploadRequest, at: usize, file: NewFile) -> Result
         }
         return Err(ended());
     }
-    Ok(FileEntry { object, offset: 0, length, checksum, kind })
+    Ok(entries)
+}
+
+fn joined(first: &Bytes, more: &[Bytes]) -> Bytes {
+    let parts: Vec<&[u8]> = std::iter::once(first).chain(more).map(|part| &**part).collect();
+    Bytes::from(parts.concat())
 }
 
 #[cfg(test)]

@@ -56,9 +56,9 @@ mod tests;
 
 use std::sync::Arc;
 
-use lowtide_format::{CheckpointId, KeyGroupSet};
+use lowtide_format::{CheckpointId, FileId, KeyGroupSet};
 
-pub use facts::{ClearFact, SegmentFacts, SegmentNumber, StateIndex};
+pub use facts::{ClearFact, SegmentFacts, SegmentFile, SegmentNumber, StateIndex};
 pub use listing::{LivePuts, NextChain};
 pub use tally::{SpanCounts, TombstoneSpan, TombstoneTally};
 
@@ -162,6 +162,21 @@ impl Chain {
             space.live_bytes += element.live_bytes();
         }
         space
+    }
+
+    /// Lists segments at other places: their bytes were copied there. Nothing else about them changes.
+    pub(crate) fn relocate(&mut self, moved: &[(FileId, SegmentFile)]) {
+        if moved.is_empty() {
+            return;
+        }
+        for element in &mut self.elements {
+            let Some(file) = &element.facts.file else { continue };
+            let place = moved.iter().find(|(id, _)| *id == file.entry.id()).map(|(_, place)| place);
+            if let Some(place) = place {
+                let file = SegmentFile { summary: file.summary, ..place.clone() };
+                element.facts = Arc::new(SegmentFacts { file: Some(file), ..(*element.facts).clone() });
+            }
+        }
     }
 
     /// Checks C1, C3 and C4, and C2 if the number of entries of the frozen map is given. O(elements).

@@ -17,11 +17,13 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 use lowtide_format::{
-    CheckpointId, Codec, DecodeLimits, FileEntry, Key, KeyGroup, KeyGroupSet, Namespace, SegmentFooter, Value,
+    CheckpointId, Codec, DecodeLimits, Key, KeyGroup, KeyGroupSet, Namespace, SegmentFooter, Value,
 };
 
 use crate::backend::{HeapBackend, HeapOptions};
-use crate::chain::{Chain, ClearFact, Element, LivePuts, NextChain, SegmentFacts, SegmentNumber, StateIndex};
+use crate::chain::{
+    Chain, ClearFact, Element, LivePuts, NextChain, SegmentFacts, SegmentFile, SegmentNumber, StateIndex,
+};
 use crate::epochs::Epoch;
 use crate::error::HeapError;
 use crate::state::ValueState;
@@ -32,7 +34,7 @@ pub use element::ElementRestore;
 #[derive(Clone, Debug)]
 pub struct RestoredFile {
     /// Where its segment is.
-    pub file: FileEntry,
+    pub file: SegmentFile,
     /// The key groups for which the element is listed. Others in the segment are passed over, and so are those that
     /// the new backend does not hold.
     pub key_groups: KeyGroupSet,
@@ -89,6 +91,7 @@ pub struct HeapRestore {
     clears: ClearIndex,
     /// Keys that a tombstone hides in everything older.
     removed: HashSet<(StateIndex, Box<[u8]>)>,
+    completed: Vec<CheckpointId>,
 }
 
 impl HeapRestore {
@@ -103,7 +106,14 @@ impl HeapRestore {
             elements: Vec::new(),
             clears: ClearIndex::default(),
             removed: HashSet::new(),
+            completed: Vec::new(),
         }
+    }
+
+    /// Tells which checkpoints had completed before the one that is restored, savepoints left out, as far back as that
+    /// is known: a bound on age counts them. Without it those count that wrote an element.
+    pub fn completed(&mut self, completed: &[CheckpointId]) {
+        self.completed.extend_from_slice(completed);
     }
 
     /// Opens a value state before its entries come. See [`HeapBackend::value_state`].
@@ -172,7 +182,7 @@ impl HeapRestore {
     /// If the counts of entries and of live records disagree (C2).
     #[must_use]
     pub fn finish(self) -> HeapBackend {
-        let Self { mut backend, id, elements, .. } = self;
+        let Self { mut backend, id, elements, completed, .. } = self;
         let key_groups = KeyGroupSet::from(backend.range());
         let mut live = LivePuts::new();
         let mut listed = Vec::with_capacity(elements.len());
@@ -197,7 +207,7 @@ impl HeapRestore {
         };
         let chain = Chain::next(&request);
         chain.check_invariants(Some(backend.figures().entries));
-        backend.begin_life(chain);
+        backend.begin_life(chain, completed);
         backend
     }
 }

@@ -4,10 +4,13 @@
 //! encoding the entries (the writer), and what is listed in the end (`chain`): a victim leaves the manifest only
 //! if every entry counted live in it was in fact written.
 //!
+//! Beside that, which segments' bytes are copied into one object (`packing`).
+//!
 //! Sources: the cleaners of log-structured file systems for cost and benefit, and for keeping cold survivors
 //! apart; the version minimum of FLIP-151 for what a bound on age means.
 
 mod bounded;
+mod packing;
 mod selection;
 mod stats;
 #[cfg(test)]
@@ -18,6 +21,7 @@ use std::fmt;
 use crate::chain::SegmentNumber;
 
 pub use bounded::{Bound, BoundedRewriting, RewriteBudget, VictimOrder};
+pub use packing::{ObjectStats, PackStats};
 pub use stats::{ChainStats, DeltaFigures, SegmentStats, StatsRequest};
 
 /// Decides what one checkpoint rewrites. Pure: the same figures give the same plan.
@@ -43,6 +47,13 @@ pub use stats::{ChainStats, DeltaFigures, SegmentStats, StatsRequest};
 pub trait RewritePolicy: fmt::Debug + Send + Sync {
     /// The plan for a checkpoint whose frozen view has these figures.
     fn plan(&self, stats: &ChainStats) -> RewritePlan;
+
+    /// The objects whose listed segments this checkpoint copies into one new object, as places in the list of the
+    /// figures, ascending; none by default. Asked once everything else is written.
+    fn pack(&self, stats: &PackStats) -> Vec<usize> {
+        let _ = stats;
+        Vec::new()
+    }
 
     /// The size, in encoded bytes, of the parts in which a checkpoint of `bytes` without a base is written, so
     /// that they can die one by one; `None` for as few as the limit of a segment allows.

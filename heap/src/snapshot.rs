@@ -4,6 +4,7 @@
 //! bytes and where they go (the caller).
 
 mod moves;
+mod packing;
 mod segments;
 mod work;
 
@@ -11,10 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use lowtide_format::{
-    CheckpointId, FileEntry, FinishedSegment, KeyGroupSet, SegmentOptions, SegmentSummary, StateDescriptor,
+    CheckpointId, FileEntry, FileId, FinishedSegment, KeyGroupSet, SegmentOptions, SegmentSummary,
+    StateDescriptor,
 };
 
-use crate::chain::{Chain, NextChain, SegmentFacts, SegmentNumber};
+use crate::chain::{Chain, NextChain, SegmentFacts, SegmentFile, SegmentNumber};
 use crate::encode::{Antimatter, Resolver, Tombstones};
 use crate::epochs::{Epoch, Epochs};
 use crate::error::HeapError;
@@ -22,12 +24,12 @@ use crate::lineage::{BaseFacts, Home, Homes, Written, WrittenSlot};
 use crate::map::{Frozen, Layout};
 use crate::overlay::{Outcome, OutcomeSlot};
 use crate::places::Places;
-use crate::rewrite::RewritePolicy;
+use crate::rewrite::{RewritePolicy, UnmetBound};
 use crate::turn::Counters;
 
 use moves::Moves;
 use segments::SegmentSeries;
-use work::RewriteWork;
+use work::{Decision, RewriteWork};
 
 /// Asks a writer on another thread to stop. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -60,8 +62,6 @@ pub struct WriteOptions {
     /// A segment is closed once it has this many bytes; at most 64 segments are made of one snapshot, cut between
     /// key groups, so a larger state has larger ones.
     pub segment_bytes_max: u64,
-    /// When tombstones are written.
-    pub antimatter: Antimatter,
     /// Key groups encoded at a time, on the threads of rayon's pool; 1 stays on the caller's thread.
     pub parallelism: usize,
     /// Stops the writer.
@@ -69,12 +69,11 @@ pub struct WriteOptions {
 }
 
 impl Default for WriteOptions {
-    /// Segments of 64 MiB, tombstones where needed, one key group at a time.
+    /// Segments of 64 MiB, one key group at a time.
     fn default() -> Self {
         Self {
             segment: SegmentOptions::default(),
             segment_bytes_max: 64 << 20,
-            antimatter: Antimatter::default(),
             parallelism: 1,
             cancel: CancelToken::default(),
         }
@@ -104,6 +103,8 @@ pub struct WriteReport {
     pub rewritten: u64,
     /// Encoded bytes of those.
     pub rewritten_bytes: u64,
+    /// Whether the policy had everything written again: it costs little more than what is written in any case.
+    pub full: bool,
 }
 
 /// A segment that a snapshot wrote.
@@ -135,6 +136,8 @@ pub struct Acknowledgement {
     pub entries: u64,
     /// What writing came to.
     pub report: WriteReport,
+    /// The bounds of the policy that do not hold, because its budget comes first.
+    pub unmet: Vec<UnmetBound>,
 }
 
 /// What a snapshot is made of.
@@ -152,6 +155,7 @@ pub(crate) struct SnapshotParts {
     pub(crate) counters: Arc<Counters>,
     pub(crate) open: Arc<AtomicUsize>,
     pub(crate) policy: Option<Arc<dyn RewritePolicy>>,
+    pub(crate) antimatter: Antimatter,
     /// Where it leaves what it wrote again; `None` if nothing may be.
     pub(crate) rewrite: Option<OutcomeSlot>,
     pub(crate) completed: Arc<Vec<CheckpointId>>,
@@ -165,6 +169,9 @@ struct Output {
     delta: Option<Home>,
     /// What was written again.
     again: Option<Outcome>,
+    /// What rewriting left of the budget, in encoded bytes.
+    budget_left: u64,
+    unmet: Vec<UnmetBound>,
     report: WriteReport,
 }
 
@@ -175,6 +182,8 @@ struct Output {
 pub struct HeapSnapshot {
     parts: SnapshotParts,
     output: Option<Output>,
+    /// Files of the base that were copied, and where they are now.
+    moved: Vec<(FileId, SegmentFile)>,
 }
 
 impl std::fmt::Debug for HeapSnapshot {
@@ -193,7 +202,7 @@ impl Drop for HeapSnapshot {
 impl HeapSnapshot {
     pub(crate) fn new(parts: SnapshotParts) -> Self {
         parts.open.fetch_add(1, Ordering::AcqRel);
-        Self { parts, output: None }
+        Self { parts, output: None, moved: Vec::new() }
     }
 
     /// The checkpoint.
@@ -245,13 +254,13 @@ impl HeapSnapshot {
         let parts = &self.parts;
         let resolver = Resolver { id: parts.id, epoch: parts.epoch, epochs: parts.epochs.clone() };
         let base = parts.base.as_ref();
-        let plan = RewriteWork::plan(parts)?;
+        let Decision { work: plan, budget_bytes, full, unmet } = RewriteWork::plan(parts)?;
         if plan.is_none() {
             parts.states.iter().for_each(|state| state.rewritten_below(usize::MAX));
         }
         let mut series = SegmentSeries::new(parts, options, sink);
         let covers = base.filter(|base| !base.written.chain.is_empty());
-        let tombstones = match (base, options.antimatter) {
+        let tombstones = match (base, parts.antimatter) {
             (Some(_), Antimatter::Always) => Tombstones::All,
             _ => covers.map_or(Tombstones::None, |base| Tombstones::BornThrough(base.id)),
         };
@@ -259,7 +268,11 @@ impl HeapSnapshot {
             series.write_clears(base.epoch)?;
         }
         series.write_shards(&resolver, tombstones, plan.as_ref())?;
-        series.finish()
+        let mut output = series.finish()?;
+        output.budget_left = budget_bytes.saturating_sub(output.report.rewritten_bytes);
+        output.report.full = full;
+        output.unmet = unmet;
+        Ok(output)
     }
 
     /// What the subtask acknowledges. `files` are the segments' files, in the order in which they were written. From
@@ -277,27 +290,13 @@ impl HeapSnapshot {
         let Some(output) = self.output.take() else {
             return Err(HeapError::WrongStep { id: parts.id, done: "finished before it was written" });
         };
-        let Output { mut facts, summaries, delta, again, report } = output;
-        if files.len() != facts.len() {
-            return Err(HeapError::FilesMismatch { files: files.len(), segments: facts.len() });
-        }
-        for (facts, file) in facts.iter_mut().zip(&files) {
-            facts.file = Some(file.clone());
-        }
-        let numbers: Vec<SegmentNumber> = facts.iter().map(|facts| facts.number).collect();
-        let new: Vec<Arc<SegmentFacts>> = facts.into_iter().map(Arc::new).collect();
+        let mut chain = chain_of(parts, &output, &files)?;
+        chain.relocate(&self.moved);
+        let chain = Arc::new(chain);
         let entries = self.entries();
-        let moves = Moves::of(parts);
-        let rewritten = again.as_ref().map(|again| moves.sources_of(again)).unwrap_or_default();
-        let chain = Arc::new(Chain::next(&NextChain {
-            id: parts.id,
-            base: parts.base.as_ref().map(|base| &*base.written.chain),
-            live: &moves.live_puts(),
-            rewritten: &rewritten,
-            new: &new,
-            key_groups: &KeyGroupSet::from(parts.layout.range),
-        }));
         chain.check_invariants(Some(entries));
+        let Output { facts, summaries, delta, again, report, unmet, .. } = output;
+        let numbers: Vec<SegmentNumber> = facts.iter().map(|facts| facts.number).collect();
         let homes = match &parts.base {
             Some(base) => base.written.homes.extended(parts.epoch, delta, &chain),
             None => Homes::full(parts.epoch, delta),
@@ -319,6 +318,33 @@ impl HeapSnapshot {
             states: parts.states.iter().map(|state| (**state.descriptor()).clone()).collect(),
             entries,
             report,
+            unmet,
         })
     }
+}
+
+/// The elements of the base that still have a live record, and the new ones, whose files are these.
+fn chain_of(parts: &SnapshotParts, output: &Output, files: &[FileEntry]) -> Result<Chain, HeapError> {
+    if files.len() != output.facts.len() {
+        return Err(HeapError::FilesMismatch { files: files.len(), segments: output.facts.len() });
+    }
+    let end = |file: &FileEntry| file.offset.saturating_add(file.length);
+    let bytes_of = |file: &FileEntry| {
+        let same = files.iter().filter(|other| other.object == file.object);
+        same.map(end).max().unwrap_or_default()
+    };
+    let new = output.facts.iter().zip(&output.summaries).zip(files).map(|((facts, summary), file)| {
+        let (entry, summary, object_bytes) = (file.clone(), Some(*summary), bytes_of(file));
+        Arc::new(SegmentFacts { file: Some(SegmentFile { entry, summary, object_bytes }), ..facts.clone() })
+    });
+    let moves = Moves::of(parts);
+    let rewritten = output.again.as_ref().map(|again| moves.sources_of(again)).unwrap_or_default();
+    Ok(Chain::next(&NextChain {
+        id: parts.id,
+        base: parts.base.as_ref().map(|base| &*base.written.chain),
+        live: &moves.live_puts(),
+        rewritten: &rewritten,
+        new: &new.collect::<Vec<_>>(),
+        key_groups: &KeyGroupSet::from(parts.layout.range),
+    }))
 }

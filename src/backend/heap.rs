@@ -7,11 +7,13 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use lowtide_format::{
-    CheckpointId, CheckpointKind, FileEntry, FileKind, Generation, Key, Lookup, ManifestFile, Namespace,
-    SegmentOptions, Value,
+    CheckpointId, CheckpointKind, FileEntry, FileId, FileKind, Generation, Key, Lookup, ManifestFile,
+    Namespace, SegmentOptions, Value,
 };
-use lowtide_heap::rewrite::{BoundedRewriting, RewritePolicy};
+use lowtide_heap::chain::SegmentFile;
+use lowtide_heap::rewrite::{BoundedRewriting, RewritePolicy, UnmetBound};
 use lowtide_heap::{
     Antimatter, FreezeKind, HeapBackend, HeapError, HeapErrorKind, HeapRestore, HeapSnapshot,
 };
@@ -69,8 +71,9 @@ impl HeapSettings {
 
 impl Default for HeapSettings {
     fn default() -> Self {
-        let lowtide_heap::WriteOptions { segment, segment_bytes_max, antimatter, parallelism, .. } =
+        let lowtide_heap::WriteOptions { segment, segment_bytes_max, parallelism, .. } =
             lowtide_heap::WriteOptions::default();
+        let antimatter = Antimatter::default();
         let rewriting: Option<Arc<dyn RewritePolicy>> = Some(Arc::new(BoundedRewriting::default()));
         Self { segment, segment_bytes_max, antimatter, parallelism, rewriting, declared: Vec::new() }
     }
@@ -82,37 +85,98 @@ pub struct HeapFrozen {
     snapshot: HeapSnapshot,
     settings: HeapSettings,
     generation: Generation,
+    /// Files of the base at the places they were copied to.
+    copies: Vec<FileEntry>,
+}
+
+/// Up to this many bytes, the segments of one delta share an object: a request costs more than the room they waste once
+/// one of them is not listed any more.
+const SHARED_BYTES_MAX: usize = 64 << 10;
+
+/// Puts small segments of one checkpoint, its delta and its cold one, into one object.
+struct Sharing<'a, 's> {
+    held: Vec<Bytes>,
+    /// Without a base, the parts are there to die alone.
+    shares: bool,
+    sink: &'a mut FileSink<'s>,
+}
+
+impl Sharing<'_, '_> {
+    fn take(&mut self, bytes: Bytes) -> Result<()> {
+        let held: usize = self.held.iter().map(Bytes::len).sum();
+        if !self.shares || held + bytes.len() > SHARED_BYTES_MAX {
+            self.flush()?;
+        }
+        self.held.push(bytes);
+        if self.shares { Ok(()) } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let mut parts = std::mem::take(&mut self.held).into_iter();
+        let Some(bytes) = parts.next() else { return Ok(()) };
+        (self.sink)(NewFile { kind: FileKind::Segment, bytes, more: parts.collect() })
+    }
+}
+
+/// Says what a policy has decided that a user may wonder about.
+fn tell(part: &lowtide_heap::Acknowledgement) {
+    if part.report.full {
+        tracing::info!(checkpoint = %part.id, "wrote everything: that costs little more than a delta");
+    }
+    for UnmetBound { bound, reached } in &part.unmet {
+        tracing::info!(checkpoint = %part.id, ?bound, reached, "a bound does not hold within the budget");
+    }
+}
+
+/// A segment as a manifest describes it; `None` if it was restored without its description.
+fn manifest_file(file: &SegmentFile, generation: Generation) -> Option<ManifestFile> {
+    let SegmentFile { entry, summary, object_bytes } = file.clone();
+    let alone = object_bytes == entry.length;
+    let of_segment = ManifestFile::of_segment(entry.object.clone(), &summary?, generation);
+    Some(ManifestFile { entry, object_bytes: (!alone).then_some(object_bytes), ..of_segment })
 }
 
 impl Snapshot for HeapFrozen {
     fn write(&mut self, options: &WriteOptions, sink: &mut FileSink<'_>) -> Result<()> {
-        let HeapSettings { segment, segment_bytes_max, antimatter, parallelism, .. } = self.settings;
+        let HeapSettings { segment, segment_bytes_max, parallelism, .. } = self.settings;
         let cancel = options.cancel.clone();
-        let options =
-            lowtide_heap::WriteOptions { segment, segment_bytes_max, antimatter, parallelism, cancel };
+        let options = lowtide_heap::WriteOptions { segment, segment_bytes_max, parallelism, cancel };
         // The error of the sink comes back as itself, not as the heap's account of it.
         let mut refused = None;
+        let mut sharing = Sharing { held: Vec::new(), shares: self.snapshot.base().is_some(), sink };
         let written = self.snapshot.write(&options, &mut |segment| {
-            sink(NewFile { kind: FileKind::Segment, bytes: segment.bytes }).map_err(|error| {
+            sharing.take(segment.bytes).map_err(|error| {
                 refused = Some(error.clone());
                 error.into()
             })
         });
         match (written, refused) {
-            (Ok(_), _) => Ok(()),
+            (Ok(_), _) => sharing.flush(),
             (Err(_), Some(error)) => Err(error),
             (Err(error), None) => Err(error.into()),
         }
     }
 
+    fn copies(&self, files: &[FileEntry]) -> Result<Vec<FileEntry>> {
+        Ok(self.snapshot.packing(files)?)
+    }
+
+    fn copied(&mut self, files: &[FileEntry], places: &[FileEntry]) {
+        self.snapshot.packed(files, places);
+        self.copies = places.to_vec();
+    }
+
     fn finish(self, files: Vec<FileEntry>) -> Result<Acknowledgement> {
+        let copied_bytes = self.copies.iter().map(|place| place.length).sum();
+        let new: Vec<FileId> = files.iter().chain(&self.copies).map(FileEntry::id).collect();
         let part = self.snapshot.finish(files)?;
-        let new_file = |segment: &lowtide_heap::WrittenSegment| {
-            ManifestFile::of_segment(segment.file.object.clone(), &segment.summary, self.generation)
-        };
+        tell(&part);
+        let listed = part.chain.elements().iter().filter_map(|element| element.facts.file.as_ref());
+        let files = listed.filter(|file| new.contains(&file.entry.id()));
+        let files = files.filter_map(|file| manifest_file(file, self.generation)).collect();
         let mut elements = Vec::with_capacity(part.chain.elements().len());
         for element in part.chain.elements() {
-            let file = element.facts.file.as_ref().map(FileEntry::id).ok_or_else(|| {
+            let file = element.facts.file.as_ref().map(|file| file.entry.id()).ok_or_else(|| {
                 Error::invalid_argument(format!("a segment in the chain of {} has no file", part.id))
             })?;
             elements.push(AcknowledgedElement {
@@ -125,7 +189,7 @@ impl Snapshot for HeapFrozen {
         }
         Ok(Acknowledgement {
             base: part.base,
-            files: part.segments.iter().map(new_file).collect(),
+            files,
             elements,
             private: Vec::new(),
             states: part.states,
@@ -133,6 +197,7 @@ impl Snapshot for HeapFrozen {
             figures: WriteFigures {
                 rewritten: part.report.rewritten,
                 rewritten_bytes: part.report.rewritten_bytes,
+                copied_bytes,
                 ..WriteFigures::default()
             },
         })
@@ -191,6 +256,7 @@ impl Backend for HeapBackend {
     fn open(options: &HeapSettings, assignment: Assignment) -> Result<Self> {
         let mut backend = Self::new(heap_options(assignment));
         backend.set_rewriting(options.rewriting.clone());
+        backend.set_antimatter(options.antimatter);
         Ok(backend)
     }
 
@@ -301,7 +367,7 @@ impl Backend for HeapBackend {
             }
             other => other?,
         };
-        Ok(HeapFrozen { snapshot, settings: options.clone(), generation })
+        Ok(HeapFrozen { snapshot, settings: options.clone(), generation, copies: Vec::new() })
     }
 
     fn completed(&mut self, id: CheckpointId, _lowest_retained: CheckpointId) {

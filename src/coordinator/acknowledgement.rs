@@ -51,6 +51,8 @@ pub struct WriteFigures {
     pub rewritten: u64,
     /// Encoded bytes of those.
     pub rewritten_bytes: u64,
+    /// Bytes of files of the base that were copied into one object.
+    pub copied_bytes: u64,
     /// Records set aside for this snapshot.
     pub set_aside: u64,
     /// Tables moved and the compactions behind them; none from a backend without tables.

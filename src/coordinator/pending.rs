@@ -85,11 +85,20 @@ impl Pending {
             (Some(id), _) => return Err(format!("it is against {id}, which it was not asked to take")),
         };
         let new: Vec<_> = part.files.iter().map(|file| (file.entry.id(), Arc::new(file.clone()))).collect();
-        if let Some(file) = part.files.iter().find(|file| file.checkpoint != self.id) {
-            return Err(format!("its new file {} is of {}", file.entry.object, file.checkpoint));
+        // A new file of another checkpoint is a copy of one that the base lists.
+        let mut originals = Vec::new();
+        for file in part.files.iter().filter(|file| file.checkpoint != self.id) {
+            let original = base.and_then(|base| base.view.original_of(file));
+            let original = original.ok_or_else(|| {
+                format!("its new file {} is of {}", file.entry.object, file.checkpoint)
+            })?;
+            originals.push((file.entry.id(), original));
         }
         let new = |file: &FileId| new.iter().find(|(id, _)| id == file).map(|(_, file)| Arc::clone(file));
-        let kept = |file: &FileId| base.and_then(|base| base.view.get(file));
+        let kept = |file: &FileId| {
+            let original = originals.iter().find(|(id, _)| id == file).map(|(_, original)| *original);
+            original.or_else(|| base.and_then(|base| base.view.get(file)))
+        };
         let own = KeyGroupSet::from(range);
         let mut files = Vec::with_capacity(part.elements.len() + part.private.len());
         for element in &part.elements {
@@ -98,13 +107,14 @@ impl Pending {
                 return Err(format!("it lists {} for key groups outside {range}", file.object));
             }
             files.push(match (new(file), kept(file)) {
-                (Some(new), _) => new,
+                (Some(new), None) => new,
                 (None, None) => {
                     return Err(format!("it keeps {}, which its base does not list", file.object));
                 }
-                (None, Some(listed)) if !element.key_groups.is_subset(&listed.key_groups) => {
+                (_, Some(listed)) if !element.key_groups.is_subset(&listed.key_groups) => {
                     return Err(format!("it widens the key groups of {}", file.object));
                 }
+                (Some(copy), Some(_)) => copy,
                 (None, Some(listed)) => Arc::clone(&listed.file),
             });
         }

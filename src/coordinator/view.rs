@@ -29,6 +29,8 @@ impl ListedFile {
 pub(crate) struct View {
     files: Vec<ListedFile>,
     positions: HashMap<FileId, u32, DefaultHashBuilder>,
+    /// Completed checkpoints, ascending: those that the manifest names, and its own. Empty for an acknowledgement.
+    pub(crate) completed: Vec<CheckpointId>,
 }
 
 impl View {
@@ -43,7 +45,22 @@ impl View {
                 widen(&mut listed.key_groups, &element.key_groups);
             }
         }
+        view.complete(manifest);
         view
+    }
+
+    /// The checkpoint of the manifest, whose files these are, has completed after those that it names.
+    pub(crate) fn complete(&mut self, manifest: &Manifest) {
+        self.completed.clone_from(&manifest.completed);
+        self.completed.push(manifest.checkpoint);
+    }
+
+    /// The listed file that this one is a copy of. O(files).
+    pub(crate) fn original_of(&self, copy: &ManifestFile) -> Option<&ListedFile> {
+        let content = |file: &ManifestFile| {
+            (file.checkpoint, file.entry.kind, file.entry.length, file.entry.checksum, file.records)
+        };
+        self.files().find(|listed| content(&listed.file) == content(copy))
     }
 
     /// What one subtask's acknowledgement lists: `files` describes its elements, and then its private files.
@@ -58,7 +75,7 @@ impl View {
 
     pub(crate) fn with_capacity(files: usize) -> Self {
         let positions = HashMap::with_capacity_and_hasher(files, DefaultHashBuilder::default());
-        Self { files: Vec::with_capacity(files), positions }
+        Self { files: Vec::with_capacity(files), positions, completed: Vec::new() }
     }
 
     /// Lists a file, for these key groups as well; returns its position.

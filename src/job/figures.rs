@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use lowtide_format::{CheckpointId, CheckpointKind, Manifest};
+use lowtide_format::{CheckpointId, CheckpointKind, Manifest, ManifestFile};
 use lowtide_lsm::TrafficFigures;
 
 use super::Job;
@@ -26,7 +26,7 @@ pub struct CheckpointFigures {
     pub pause: Duration,
     /// The asynchronous phase, writing and uploading: the longest of a subtask.
     pub write: Duration,
-    /// Bytes of the data files it uploaded.
+    /// Bytes of the data files it uploaded, those copied into one object among them.
     pub new_bytes: u64,
     /// Bytes of the data files it lists that earlier checkpoints uploaded.
     pub referenced_bytes: u64,
@@ -40,6 +40,8 @@ pub struct CheckpointFigures {
     pub rewritten: u64,
     /// Encoded bytes of those.
     pub rewritten_bytes: u64,
+    /// Bytes of small files of its base that were copied into one object.
+    pub copied_bytes: u64,
     /// Records set aside because they were changed before they were written.
     pub set_aside: u64,
     /// Files that its manifest lists.
@@ -70,6 +72,7 @@ pub(super) struct Parts {
     write: Duration,
     rewritten: u64,
     rewritten_bytes: u64,
+    copied_bytes: u64,
     set_aside: u64,
     traffic: Option<TrafficFigures>,
     storm: bool,
@@ -82,6 +85,7 @@ impl Parts {
         self.write = self.write.max(write);
         self.rewritten += written.rewritten;
         self.rewritten_bytes += written.rewritten_bytes;
+        self.copied_bytes += written.copied_bytes;
         self.set_aside += set_aside;
         self.storm |= written.storm;
         if let Some(traffic) = written.traffic {
@@ -97,9 +101,11 @@ impl Parts {
 
 impl CheckpointFigures {
     fn of(manifest: &Manifest, parts: Parts) -> Self {
-        let Parts { pause, write, rewritten, rewritten_bytes, set_aside, traffic, storm } = parts;
+        let Parts { pause, write, rewritten, rewritten_bytes, copied_bytes, set_aside, traffic, storm } =
+            parts;
         let id = manifest.checkpoint;
         let (own, earlier): (Vec<_>, Vec<_>) = manifest.files.iter().partition(|file| file.checkpoint == id);
+        let bytes_of = |files: &[&ManifestFile]| files.iter().map(|file| file.entry.length).sum::<u64>();
         let records = || own.iter().filter_map(|file| file.records);
         Self {
             id,
@@ -107,13 +113,14 @@ impl CheckpointFigures {
             base: manifest.base,
             pause,
             write,
-            new_bytes: own.iter().map(|file| file.entry.length).sum(),
-            referenced_bytes: earlier.iter().map(|file| file.entry.length).sum(),
+            new_bytes: bytes_of(&own) + copied_bytes,
+            referenced_bytes: bytes_of(&earlier).saturating_sub(copied_bytes),
             puts: records().map(|records| records.totals.puts).sum(),
             tombstones: records().map(|records| records.totals.tombstones).sum(),
             clears: records().map(|records| records.clears).sum(),
             rewritten,
             rewritten_bytes,
+            copied_bytes,
             set_aside,
             segments: manifest.files.len() as u64,
             elements: manifest.subtasks.iter().map(|part| part.elements.len() as u64).sum(),

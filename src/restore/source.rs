@@ -7,7 +7,8 @@
 //!
 //! - Q1. No byte that was not checked reaches a backend: a whole file by the manifest's length and checksum, a
 //!   part by the checksums of trailer, footer and block.
-//! - Q2. At most `files_max` files of a plan are in memory at a time for each subtask.
+//! - Q2. At most `files_max` files of a plan are in memory at a time for each subtask, and the small objects that they
+//!   share with files still to come.
 
 use std::fmt;
 use std::ops::Range;
@@ -22,6 +23,7 @@ use lowtide_format::{
 };
 
 use super::plan::{PlannedFile, RestorePlan};
+use super::shared::SharedObjects;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A file up to this length is read in one piece.
@@ -185,15 +187,25 @@ impl RestoreSource {
     ///
     /// Items are `missing`, `corrupt` or `incompatible`, naming object and checkpoint, or `store`.
     pub fn segments(&self, plan: RestorePlan) -> impl Stream<Item = Result<FetchedSegment>> + Send + '_ {
+        let shared = Arc::new(SharedObjects::of(&plan.files));
         futures::stream::iter(plan.files)
-            .map(|planned| self.fetch_segment(planned))
+            .map(move |planned| self.fetch_segment(planned, Arc::clone(&shared)))
             .buffered(self.options.files_max.max(1))
     }
 
     /// Reads footer and wanted blocks of a segment, and checks them.
-    async fn fetch_segment(&self, planned: PlannedFile) -> Result<FetchedSegment> {
+    async fn fetch_segment(
+        &self,
+        planned: PlannedFile,
+        shared: Arc<SharedObjects>,
+    ) -> Result<FetchedSegment> {
         let file = planned.file.clone();
-        self.fetch_parts(planned).await.map_err(|error| self.with_checkpoint(error, &file))
+        let read = async |entry: FileEntry, span: Range<u64>| self.read(&entry, span).await;
+        let fetched = match shared.take(&file.entry, read).await {
+            None => self.fetch_parts(planned).await,
+            Some(bytes) => bytes.and_then(|bytes| self.whole(planned, bytes)),
+        };
+        fetched.map_err(|error| self.with_checkpoint(error, &file))
     }
 
     async fn fetch_parts(&self, planned: PlannedFile) -> Result<FetchedSegment> {
@@ -222,7 +234,13 @@ impl RestoreSource {
     }
 
     async fn fetch_whole(&self, planned: PlannedFile) -> Result<FetchedSegment> {
-        let bytes = self.fetch_file(&planned.file.entry).await?;
+        let bytes = self.read(&planned.file.entry, 0..planned.file.entry.length).await?;
+        self.whole(planned, bytes)
+    }
+
+    /// The segment whose whole file this is, if it is.
+    fn whole(&self, planned: PlannedFile, bytes: Bytes) -> Result<FetchedSegment> {
+        planned.file.entry.check(&bytes)?;
         let named = |error: FormatError| error.in_object(planned.file.entry.object.as_str());
         let reader = SegmentReader::open(&bytes, self.options.limits).map_err(named)?;
         check_summary(&reader, &planned.file).map_err(named)?;

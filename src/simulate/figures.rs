@@ -10,6 +10,8 @@ pub struct CheckpointFigures {
     pub delta_bytes: u64,
     /// Encoded bytes of rewritten puts.
     pub rewritten_bytes: u64,
+    /// Encoded bytes of the segments that were copied into a common object.
+    pub packed_bytes: u64,
     /// Puts of the delta.
     pub puts: u64,
     /// Rewritten puts.
@@ -26,8 +28,10 @@ pub struct CheckpointFigures {
     pub live_bytes: u64,
     /// Listed segments.
     pub segments: u64,
-    /// Listed objects: the segments of one checkpoint's delta and cold part share one, parts of a large one do not.
+    /// Listed objects: each segment begins in one of its own.
     pub objects: u64,
+    /// Bytes in these objects that nothing lists.
+    pub waste_bytes: u64,
     /// Completed checkpoints newer than the oldest listed segment, this one left out.
     pub age_max: u32,
     /// Segments that this checkpoint let go, with the sum of their lives in checkpoints.
@@ -43,10 +47,10 @@ pub struct CheckpointFigures {
 }
 
 impl CheckpointFigures {
-    /// Encoded bytes of all records written.
+    /// Encoded bytes of all records written, copies among them.
     #[must_use]
     pub fn written_bytes(&self) -> u64 {
-        self.delta_bytes + self.rewritten_bytes
+        self.delta_bytes + self.rewritten_bytes + self.packed_bytes
     }
 
     /// Retained ÷ live; live bytes below one delta count as one delta.
@@ -59,7 +63,7 @@ impl CheckpointFigures {
 /// What a simulation comes to. Means are taken after the warm-up, peaks from the first checkpoint on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SimulateReport {
-    /// Bytes written ÷ bytes changed: what rewriting adds to the deltas.
+    /// Bytes written ÷ bytes changed: what rewriting and packing add to the deltas.
     pub write_amplification: f64,
     /// Mean of retained ÷ live.
     pub space_mean: f64,
@@ -73,6 +77,10 @@ pub struct SimulateReport {
     pub segments_peak: u64,
     /// Largest number of objects listed.
     pub objects_peak: u64,
+    /// Bytes copied into common objects ÷ bytes changed.
+    pub packed_share: f64,
+    /// Most bytes in the listed objects that nothing lists ÷ bytes listed.
+    pub waste_peak: f64,
     /// Largest age of a listed segment, in completed checkpoints, after the warm-up.
     pub age_peak: u32,
     /// Bytes of the manifests' listings ÷ bytes of records written.
@@ -117,6 +125,11 @@ pub(super) fn report(
         segments_mean: sum(|row| row.segments) / count,
         segments_peak: peak(|row| row.segments),
         objects_peak: peak(|row| row.objects),
+        packed_share: sum(|row| row.packed_bytes) / delta,
+        waste_peak: rows
+            .iter()
+            .map(|row| row.waste_bytes as f64 / row.retained_bytes.max(1) as f64)
+            .fold(0.0, f64::max),
         age_peak: warm.iter().map(|row| row.age_max).max().unwrap_or(0),
         listing_share: sum(|row| row.segments) * listing_bytes as f64 / written,
         looks_per_life: looks * life_mean,

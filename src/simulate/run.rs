@@ -12,6 +12,7 @@ use lowtide_heap::rewrite::{ChainStats, DeltaFigures, RewritePlan, RewritePolicy
 use super::SimulateOptions;
 use super::figures::{self, CheckpointFigures, SimulateReport};
 use super::map::{AccountedMap, Change, Frozen};
+use super::objects::Objects;
 use super::workload::Changes;
 
 /// The only state that is simulated.
@@ -38,8 +39,11 @@ pub struct Simulation {
     next_number: u32,
     /// Segments whose entries were noted at a pass over the map, with how many they were.
     noted: BTreeMap<SegmentNumber, u64>,
+    objects: Objects,
     completed: Vec<CheckpointId>,
     removed: u64,
+    /// How the first checkpoint is cut, if not by size.
+    part_of: Option<fn(u32) -> u32>,
 }
 
 impl Simulation {
@@ -55,8 +59,10 @@ impl Simulation {
                 .unwrap_or_default(),
             next_number: 0,
             noted: BTreeMap::new(),
+            objects: Objects::default(),
             completed: Vec::new(),
             removed: 0,
+            part_of: None,
             options,
         }
     }
@@ -79,6 +85,9 @@ impl Simulation {
         let mut new = self.write_delta(policy, id, &frozen);
         let rewritten = self.rewrite(&plan, id, &mut new);
         self.describe(&frozen, &rewritten, &mut row);
+        if self.base.is_some() {
+            self.objects.share(&new, self.options.shared_bytes_max);
+        }
         let new: Vec<_> = new.into_iter().map(Arc::new).collect();
         let chain = Chain::next(&NextChain {
             id,
@@ -89,8 +98,18 @@ impl Simulation {
             key_groups: &self.key_groups,
         });
         chain.check_invariants(Some(self.map.entries()));
+        if self.base.is_some() {
+            let budget_left = plan.budget_bytes.saturating_sub(row.rewritten_bytes);
+            row.packed_bytes = self.objects.pack(policy, &chain, budget_left);
+        }
         self.adopt(chain, &mut row);
         row
+    }
+
+    /// Cuts the first checkpoint into a segment for each number that `part_of` gives to a key, and not by size: as an
+    /// engine does that cuts between key groups.
+    pub fn cut_by(&mut self, part_of: fn(u32) -> u32) {
+        self.part_of = Some(part_of);
     }
 
     /// Records the changes from now on, for [`Simulation::take_changes`].
@@ -132,7 +151,6 @@ impl Simulation {
     ) -> RewritePlan {
         let Some(base) = &self.base else { return RewritePlan::none() };
         let indexed: Vec<_> = self.noted.keys().copied().collect();
-        let antimatter = (frozen.tombstones.len() + frozen.clears.len()) as u64;
         let puts = frozen.puts.len() as u64;
         policy.plan(&ChainStats::new(&StatsRequest {
             id,
@@ -141,13 +159,19 @@ impl Simulation {
             delta: DeltaFigures {
                 puts,
                 put_bytes: puts * self.options.put_bytes,
-                tombstone_bytes: antimatter * self.options.tombstone_bytes,
+                tombstone_bytes: self.antimatter_bytes(frozen),
             },
             clears: &self.clears(frozen),
             completed: &self.completed,
             indexed: &indexed,
             key_groups: &self.key_groups,
         }))
+    }
+
+    /// Encoded bytes of the tombstones and clears.
+    fn antimatter_bytes(&self, frozen: &Frozen) -> u64 {
+        frozen.tombstones.len() as u64 * self.options.tombstone_bytes
+            + frozen.clears.len() as u64 * self.options.clear_bytes
     }
 
     fn clears(&self, frozen: &Frozen) -> Vec<ClearFact> {
@@ -197,19 +221,27 @@ impl Simulation {
         let part = part_bytes.map_or(u64::MAX, |part| part.div_ceil(self.options.put_bytes.max(1)));
         let part = usize::try_from(part).unwrap_or(usize::MAX).max(1);
         let mut new = Vec::new();
-        for keys in frozen.puts.chunks(part) {
+        let mut puts = frozen.puts.clone();
+        let parts: Vec<&[u32]> = match self.part_of.filter(|_| puts.len() > part) {
+            None => puts.chunks(part).collect(),
+            Some(part_of) => {
+                puts.sort_by_key(|key| part_of(*key));
+                puts.chunk_by(|a, b| part_of(*a) == part_of(*b)).collect()
+            }
+        };
+        for keys in parts {
             let facts = self.facts(id, keys.len() as u64);
             self.map.write(facts.number, id, keys);
             new.push(facts);
         }
-        let antimatter = (frozen.tombstones.len() + frozen.clears.len()) as u64;
-        if antimatter > 0 {
+        let antimatter_bytes = self.antimatter_bytes(frozen);
+        if frozen.tombstones.len() + frozen.clears.len() > 0 {
             if new.is_empty() {
                 new.push(self.facts(id, 0));
             }
             let clears = self.clears(frozen);
             if let Some(first) = new.first_mut() {
-                first.tombstone_bytes = antimatter * self.options.tombstone_bytes;
+                first.tombstone_bytes = antimatter_bytes;
                 first.clears = clears;
                 let namespace = Arc::from(&b""[..]);
                 for span in &frozen.tombstones {
@@ -247,8 +279,7 @@ impl Simulation {
         row.clears = frozen.clears.len() as u64;
         row.rewritten = rewritten.total();
         row.rewritten_bytes = row.rewritten * self.options.put_bytes;
-        row.delta_bytes =
-            row.puts * self.options.put_bytes + (row.tombstones + row.clears) * self.options.tombstone_bytes;
+        row.delta_bytes = row.puts * self.options.put_bytes + self.antimatter_bytes(frozen);
         row.entries = self.map.entries();
     }
 
@@ -259,13 +290,10 @@ impl Simulation {
         (row.retained_bytes, row.live_bytes) = (space.retained_bytes, space.live_bytes);
         row.segments = chain.elements().len() as u64;
         let listed: BTreeSet<_> = chain.elements().iter().map(|element| element.facts.number).collect();
-        let apart = |element: &&lowtide_heap::chain::Element| !element.facts.cold || element.live_puts == 0;
-        let ids: BTreeSet<_> = chain.elements().iter().map(|element| element.id()).collect();
-        let first_parts =
-            chain.elements().iter().filter(apart).filter(|e| e.id() == CheckpointId::FIRST).count();
-        row.objects = ids.len() as u64 + (first_parts as u64).saturating_sub(1);
+        row.objects = self.objects.count(&chain);
+        row.waste_bytes = self.objects.waste(&chain);
         row.tombstones_live = chain.elements().iter().map(|element| element.live_tombstones).sum();
-        let oldest = ids.first().copied().unwrap_or(id);
+        let oldest = chain.elements().first().map_or(id, lowtide_heap::chain::Element::id);
         row.age_max =
             u32::try_from(self.completed.len() - self.completed.partition_point(|done| *done <= oldest))
                 .unwrap_or(u32::MAX);

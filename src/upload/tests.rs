@@ -33,7 +33,8 @@ impl Snapshot for FakeSnapshot {
                 return Err(Error::cancelled("told to stop"));
             }
             self.made.fetch_add(1, Ordering::SeqCst);
-            sink(NewFile { kind: FileKind::Segment, bytes: Bytes::from(vec![number as u8; number + 1]) })?;
+            let bytes = Bytes::from(vec![number as u8; number + 1]);
+            sink(NewFile { kind: FileKind::Segment, bytes, more: Vec::new() })?;
         }
         match self.behaviour {
             Behaviour::Files(_) => Ok(()),

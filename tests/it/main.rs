@@ -11,6 +11,7 @@ mod faults;
 mod heap_model;
 #[cfg(feature = "cli")]
 mod oracle;
+mod packing;
 #[cfg(feature = "cli")]
 mod protocol;
 mod regress;

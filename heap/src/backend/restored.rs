@@ -61,12 +61,13 @@ impl HeapBackend {
     }
 
     /// Everything is restored: the chain's checkpoint is the base of the next one, and a new interval begins.
-    pub(crate) fn begin_life(&mut self, chain: Chain) {
+    pub(crate) fn begin_life(&mut self, chain: Chain, mut completed: Vec<CheckpointId>) {
         let segments = chain.elements().iter().map(|element| element.facts.number.0 + 1).max();
         self.segments.store(segments.unwrap_or(0), Ordering::Relaxed);
         self.newest = Some(chain.id());
-        let mut completed: Vec<CheckpointId> = chain.elements().iter().map(Element::id).collect();
+        completed.extend(chain.elements().iter().map(Element::id));
         completed.push(chain.id());
+        completed.sort_unstable();
         completed.dedup();
         self.completed = Arc::new(completed);
         // Epochs of before this life tell nothing by their order; the base's is the highest of them.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lowtide_format::{CheckpointId, FileEntry, KeyGroupSet};
+use lowtide_format::{CheckpointId, FileEntry, KeyGroupSet, SegmentSummary};
 
 use super::tally::TombstoneTally;
 
@@ -40,6 +40,25 @@ impl ClearFact {
     }
 }
 
+/// Where the bytes of a segment are. Copying it changes this, and nothing else about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentFile {
+    /// The file.
+    pub entry: FileEntry,
+    /// What its writer reported; `None` if it was restored without: it is then never copied.
+    pub summary: Option<SegmentSummary>,
+    /// Length in bytes of the object it lies in, parts that nothing lists among it.
+    pub object_bytes: u64,
+}
+
+impl From<FileEntry> for SegmentFile {
+    /// A file that is alone in its object.
+    fn from(entry: FileEntry) -> Self {
+        let object_bytes = entry.offset.saturating_add(entry.length);
+        Self { entry, summary: None, object_bytes }
+    }
+}
+
 /// What a segment holds, counted in the key groups for which this subtask lists it.
 #[derive(Clone, Debug)]
 pub struct SegmentFacts {
@@ -48,7 +67,7 @@ pub struct SegmentFacts {
     /// The checkpoint that wrote it.
     pub checkpoint: CheckpointId,
     /// Where its bytes are; `None` where only the accounting is run.
-    pub file: Option<FileEntry>,
+    pub file: Option<SegmentFile>,
     /// Whether it holds rewritten survivors only.
     pub cold: bool,
     /// Number of puts.

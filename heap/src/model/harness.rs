@@ -197,7 +197,7 @@ impl Harness {
     pub(super) fn feed(&self, restore: &mut HeapRestore, id: CheckpointId) {
         for element in self.stored[&id].acknowledgement.chain.elements().iter().rev() {
             let file = element.facts.file.clone().unwrap();
-            let bytes = &self.objects[&file.object];
+            let bytes = &self.objects[&file.entry.object];
             restore.segment(RestoredFile { file, key_groups: element.key_groups.clone() }, bytes).unwrap();
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use lowtide_format::{Block, CheckpointId, KeyGroupSet, RecordRef, Run, SegmentFooter};
+use lowtide_format::{Block, CheckpointId, Clear, KeyGroupSet, RecordRef, Run, SegmentFooter};
 
 use super::{HeapRestore, RestoredFile};
 use crate::chain::{ClearFact, SegmentFacts, StateIndex, TombstoneSpan, TombstoneTally};
@@ -77,6 +77,8 @@ impl<'a> ElementRestore<'a> {
                 continue;
             };
             if !groups.is_empty() {
+                let cut = Clear { key_groups: groups.clone(), ..clear.clone() };
+                facts.tombstone_bytes += cut.encoded_bytes();
                 let namespace = clear.namespace.as_deref().map(Arc::from);
                 facts.clears.push(ClearFact { state: *state, namespace, key_groups: groups });
             }

@@ -43,7 +43,8 @@ fn group_of(key: u64) -> KeyGroup {
 fn feed(restore: &mut HeapRestore, segment: &FinishedSegment) -> Result<(), HeapError> {
     let object = ObjectName::new(&format!("object-{}", segment.summary.checkpoint.get())).unwrap();
     let key_groups = KeyGroupSet::from(options().range);
-    restore.segment(RestoredFile { file: segment.summary.file_entry(object), key_groups }, &segment.bytes)
+    restore
+        .segment(RestoredFile { file: segment.summary.file_entry(object).into(), key_groups }, &segment.bytes)
 }
 
 fn restore_of(number: u64) -> HeapRestore {

@@ -5,7 +5,7 @@
 
 use super::selection::Selection;
 use super::stats::{ChainStats, SegmentStats};
-use super::{RewritePlan, RewritePolicy, Survivors, UnmetBound};
+use super::{PackStats, RewritePlan, RewritePolicy, Survivors, UnmetBound, packing};
 
 /// The smallest part, in encoded bytes, in which a checkpoint without a base is written: a smaller one costs more
 /// to list and to fetch than it can save.
@@ -27,6 +27,10 @@ const INDEXED_WORTH: f64 = 3.0;
 
 /// How many times the usual batch is rewritten to have fewer segments.
 const COUNT_BATCH: f64 = 2.0;
+
+/// What a budget in deltas leaves to a checkpoint whose own delta is so large that nothing would be left: without it a
+/// load that has grown for good would stop rewriting until its deltas have become usual.
+const SHARE_OF_LARGE_DELTA: f64 = 0.25;
 
 /// Keeps the score of a segment that is all dead finite: as if a hundredth of it were live.
 const LIVE_SHARE_FLOOR: f64 = 0.01;
@@ -51,6 +55,13 @@ pub enum Bound {
         /// How many segments; at least 1.
         count: u32,
     },
+    /// Objects that this subtask's segments lie in: small ones are copied into one. Kept whatever the budget, at the
+    /// cost of at most 4 ÷ `count` of the retained bytes per checkpoint; a chain may list one object for every 16 MiB
+    /// of records if those are more, and takes a while after a restore from more objects.
+    MaxObjects {
+        /// How many objects; at least 1.
+        count: u32,
+    },
 }
 
 /// How many encoded bytes one checkpoint may rewrite.
@@ -61,7 +72,8 @@ pub enum RewriteBudget {
     Unlimited,
     /// So many bytes.
     Bytes(u64),
-    /// So many times the delta, or the usual delta if that is larger.
+    /// So many times the usual delta, less what this one exceeds it by: a checkpoint is never more than so many and one
+    /// usual deltas. For a delta that exceeds even that, a quarter of so many times itself.
     Deltas(f64),
 }
 
@@ -133,7 +145,9 @@ impl BoundedRewriting {
         let survivors = match bound {
             // The cold part outlives the delta only where dead bytes decide.
             Bound::SpaceAmplification { .. } => Survivors::Apart,
-            Bound::MaxAge { .. } | Bound::MaxSegments { .. } => Survivors::WithDelta,
+            Bound::MaxAge { .. } | Bound::MaxSegments { .. } | Bound::MaxObjects { .. } => {
+                Survivors::WithDelta
+            }
         };
         Self {
             bounds: vec![bound],
@@ -149,7 +163,11 @@ impl BoundedRewriting {
         match self.budget {
             RewriteBudget::Unlimited => u64::MAX,
             RewriteBudget::Bytes(bytes) => bytes,
-            RewriteBudget::Deltas(deltas) => scaled(stats.usual_delta_bytes(), deltas),
+            RewriteBudget::Deltas(deltas) => {
+                let (own, usual) = (stats.delta.record_bytes(), stats.usual_delta_bytes());
+                let even = scaled(usual, deltas).saturating_sub(own.saturating_sub(usual));
+                even.max(scaled(own, deltas * SHARE_OF_LARGE_DELTA))
+            }
         }
     }
 
@@ -188,6 +206,8 @@ impl BoundedRewriting {
                     }
                 }
             }
+            // Kept by copying, once everything is written.
+            Bound::MaxObjects { .. } => {}
         }
     }
 
@@ -290,6 +310,10 @@ impl RewritePolicy for BoundedRewriting {
         plan
     }
 
+    fn pack(&self, stats: &PackStats) -> Vec<usize> {
+        packing::choose(stats, &self.bounds)
+    }
+
     fn part_bytes(&self, bytes: u64) -> Option<u64> {
         let by_space = self.bounds.iter().any(|bound| matches!(bound, Bound::SpaceAmplification { .. }));
         by_space.then(|| (bytes / PARTS).max(PART_BYTES_MIN))
@@ -341,6 +365,7 @@ fn reached(bound: Bound, selection: &Selection<'_>, stats: &ChainStats) -> f64 {
             selection.retained_bytes() as f64 / live as f64
         }
         Bound::MaxSegments { .. } => selection.listed() as f64,
+        Bound::MaxObjects { .. } => 0.0,
     }
 }
 
@@ -349,5 +374,6 @@ fn holds(bound: Bound, selection: &Selection<'_>, stats: &ChainStats) -> bool {
         Bound::MaxAge { checkpoints } => selection.age_max().is_none_or(|age| age < checkpoints),
         Bound::SpaceAmplification { ratio } => reached(bound, selection, stats) <= ratio,
         Bound::MaxSegments { count } => selection.listed() as u64 <= u64::from(count),
+        Bound::MaxObjects { .. } => true,
     }
 }

@@ -123,14 +123,14 @@ impl ChainStats {
         self.segments.iter().map(|segment| segment.record_bytes).sum::<u64>() + self.delta.record_bytes()
     }
 
-    /// Encoded bytes of this delta, or of what three quarters of the newest listed deltas exceed if that is larger:
-    /// a measure that does not shrink to nothing while a job is idle, nor grow with the parts of a large checkpoint.
+    /// Encoded bytes that three quarters of the newest listed deltas exceed, or of this delta if none is listed: a measure
+    /// that does not shrink to nothing while a job is idle, nor grow with a large delta or the parts of a large checkpoint.
     #[must_use]
     pub fn usual_delta_bytes(&self) -> u64 {
         let deltas = self.segments.iter().rev().filter(|segment| !segment.cold).take(USUAL_DELTAS);
         let mut bytes: Vec<_> = deltas.map(|segment| segment.record_bytes).collect();
         bytes.sort_unstable();
-        self.delta.record_bytes().max(bytes.get(bytes.len() / 4).copied().unwrap_or(0))
+        bytes.get(bytes.len() / 4).copied().unwrap_or(self.delta.record_bytes())
     }
 
     /// Whether any segment has a live tombstone or clear.

@@ -27,7 +27,9 @@ struct OpenSegment {
     tally: TombstoneTally,
     clears: Vec<ClearFact>,
     states: Vec<StateIndex>,
-    /// Encoded bytes of its records, before compression.
+    /// Encoded bytes of its clears.
+    clear_bytes: u64,
+    /// Encoded bytes of its other records, before compression.
     record_bytes: u64,
 }
 
@@ -69,7 +71,8 @@ impl<'a, 's> SegmentSeries<'a, 's> {
         sink: &'a mut SegmentSink<'s>,
     ) -> Self {
         let (facts, summaries, report) = (Vec::new(), Vec::new(), WriteReport::default());
-        let output = Output { facts, summaries, delta: None, again: None, report };
+        let (budget_left, unmet) = (0, Vec::new());
+        let output = Output { facts, summaries, delta: None, again: None, budget_left, unmet, report };
         let again = vec![SourceCounts::new(); parts.states.len()];
         let (of_parts, survivors) = (Vec::new(), Survivors::default());
         Self {
@@ -97,6 +100,7 @@ impl<'a, 's> SegmentSeries<'a, 's> {
         for (index, state) in parts.states.iter().enumerate() {
             for (record, fact) in state.clears(base, StateIndex(index as u16))? {
                 let open = opened(&mut self.open, parts, self.options)?;
+                open.clear_bytes += record.encoded_bytes();
                 open.writer.clear(record)?;
                 open.clears.push(fact);
             }
@@ -228,7 +232,9 @@ impl<'a, 's> SegmentSeries<'a, 's> {
     }
 
     fn close(&mut self, open: Option<OpenSegment>, cold: bool) -> Result<(), HeapError> {
-        let Some(OpenSegment { number, writer, tally, clears, states, .. }) = open else { return Ok(()) };
+        let Some(OpenSegment { number, writer, tally, clears, states, clear_bytes, .. }) = open else {
+            return Ok(());
+        };
         let finished = writer.finish()?;
         let summary = finished.summary;
         let totals = summary.totals;
@@ -239,7 +245,7 @@ impl<'a, 's> SegmentSeries<'a, 's> {
             cold,
             puts: totals.puts,
             put_bytes: totals.put_bytes,
-            tombstone_bytes: totals.tombstone_bytes,
+            tombstone_bytes: totals.tombstone_bytes + clear_bytes,
             tombstones: tally,
             clears,
             states,
@@ -250,7 +256,7 @@ impl<'a, 's> SegmentSeries<'a, 's> {
         report.puts += totals.puts;
         report.tombstones += totals.tombstones;
         report.clears += summary.clears;
-        report.record_bytes += totals.put_bytes + totals.tombstone_bytes;
+        report.record_bytes += totals.put_bytes + totals.tombstone_bytes + clear_bytes;
         (self.sink)(finished).map_err(|source| HeapError::Sink { source: Arc::from(source) })
     }
 
@@ -291,7 +297,7 @@ fn opened<'o>(
             let number = SegmentNumber(parts.segments.fetch_add(1, Ordering::Relaxed));
             let writer = SegmentWriter::new(parts.id, states, options.segment)?;
             let (tally, clears, states) = (TombstoneTally::new(), Vec::new(), Vec::new());
-            OpenSegment { number, writer, tally, clears, states, record_bytes: 0 }
+            OpenSegment { number, writer, tally, clears, states, clear_bytes: 0, record_bytes: 0 }
         }
     };
     Ok(slot.insert(open))

@@ -16,7 +16,18 @@ use crate::map::{Budget, RewritePass};
 use crate::origins::Origin;
 use crate::overlay::Outcome;
 use crate::places::SegmentPlaces;
-use crate::rewrite::{ChainStats, DeltaFigures, StatsRequest, Survivors};
+use crate::rewrite::{ChainStats, DeltaFigures, StatsRequest, Survivors, UnmetBound};
+
+/// What the policy said.
+#[derive(Default)]
+pub(super) struct Decision<'a> {
+    /// What is to be written again; `None` if nothing is.
+    pub(super) work: Option<RewriteWork<'a>>,
+    pub(super) budget_bytes: u64,
+    /// Whether everything is to be.
+    pub(super) full: bool,
+    pub(super) unmet: Vec<UnmetBound>,
+}
 
 /// A plan that is being carried out.
 pub(super) struct RewriteWork<'a> {
@@ -32,10 +43,10 @@ pub(super) struct RewriteWork<'a> {
 }
 
 impl<'a> RewriteWork<'a> {
-    /// Asks the policy; `None` if nothing is to be written again.
-    pub(super) fn plan(parts: &'a SnapshotParts) -> Result<Option<Self>, HeapError> {
+    /// Asks the policy.
+    pub(super) fn plan(parts: &'a SnapshotParts) -> Result<Decision<'a>, HeapError> {
         let (Some(base), Some(policy), Some(_)) = (&parts.base, &parts.policy, &parts.rewrite) else {
-            return Ok(None);
+            return Ok(Decision::default());
         };
         let moves = Moves::of(parts);
         let mut clears: Vec<ClearFact> = Vec::new();
@@ -56,8 +67,9 @@ impl<'a> RewriteWork<'a> {
             key_groups: &KeyGroupSet::from(parts.layout.range),
         });
         let plan = policy.plan(&stats);
+        let (budget_bytes, full, unmet) = (plan.budget_bytes, plan.full, plan.unmet);
         if plan.victims.is_empty() {
-            return Ok(None);
+            return Ok(Decision { work: None, budget_bytes, full, unmet });
         }
         let bytes_of = |victim: &SegmentNumber| {
             stats
@@ -76,7 +88,7 @@ impl<'a> RewriteWork<'a> {
             let new: Vec<_> = prospects.filter(|prospect| !wanted.contains(prospect)).collect();
             wanted.extend(new);
         }
-        Ok(Some(Self {
+        let work = Self {
             base,
             epoch: parts.epoch,
             earlier: moves.earlier,
@@ -85,7 +97,8 @@ impl<'a> RewriteWork<'a> {
             victims,
             places,
             survivors: plan.survivors,
-        }))
+        };
+        Ok(Decision { work: Some(work), budget_bytes, full, unmet })
     }
 
     pub(super) fn pass(&self) -> RewritePass<'_> {

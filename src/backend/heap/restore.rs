@@ -4,6 +4,7 @@
 //! them (`restore`), what their records mean (`lowtide-heap`).
 
 use lowtide_format::FormatError;
+use lowtide_heap::chain::SegmentFile;
 use lowtide_heap::{HeapBackend, HeapOptions, HeapRestore, RestoredFile};
 
 use super::HeapSettings;
@@ -22,6 +23,7 @@ pub(super) async fn restore(
 ) -> Result<HeapBackend> {
     let mut backend = restore_any(settings, assignment, source).await?;
     backend.set_rewriting(settings.rewriting.clone());
+    backend.set_antimatter(settings.antimatter);
     Ok(backend)
 }
 
@@ -56,6 +58,7 @@ async fn restore_records(
     let plan = RestorePlan::new(source.manifest(), options.range)?;
     source.announce(&plan);
     let mut restore = HeapRestore::new(options, source.id(), source.options().limits);
+    restore.completed(&source.manifest().completed);
     for declared in &settings.declared {
         declared.0(&mut restore)?;
     }
@@ -79,7 +82,9 @@ async fn restore_records(
 fn decode(mut restore: HeapRestore, segment: &FetchedSegment) -> Result<HeapRestore> {
     let planned = &segment.planned;
     let named = |error: FormatError| error.in_object(planned.file.entry.object.as_str());
-    let file = RestoredFile { file: planned.file.entry.clone(), key_groups: planned.key_groups.clone() };
+    let (entry, summary) = (planned.file.entry.clone(), planned.file.summary());
+    let file = SegmentFile { entry, summary, object_bytes: planned.file.bytes_of_object() };
+    let file = RestoredFile { file, key_groups: planned.key_groups.clone() };
     let mut element = restore.begin(file, segment.reader.footer())?;
     let mut decoder = segment.reader.block_decoder();
     for block in segment.blocks() {

@@ -31,7 +31,7 @@ impl Snapshot for RocksSnapshot {
     fn write(&mut self, options: &WriteOptions, sink: &mut FileSink<'_>) -> Result<()> {
         self.lsm.write::<Error>(
             || options.cancel.is_cancelled(),
-            |file| sink(NewFile { kind: file.kind, bytes: file.bytes }),
+            |file| sink(NewFile { kind: file.kind, bytes: file.bytes, more: Vec::new() }),
         )
     }
 
@@ -56,7 +56,14 @@ impl Snapshot for RocksSnapshot {
             private.push((file.local_name, file.stored.file.id()));
             if file.new {
                 let entry = file.stored.file;
-                new.push(ManifestFile { entry, checkpoint: id, generation, owned: true, records: None });
+                new.push(ManifestFile {
+                    entry,
+                    checkpoint: id,
+                    generation,
+                    owned: true,
+                    records: None,
+                    object_bytes: None,
+                });
             }
         }
         let mut elements = Vec::new();

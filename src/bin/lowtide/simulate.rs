@@ -82,6 +82,7 @@ enum PolicyName {
     Space(f64),
     MaxAge(u32),
     Segments(u32),
+    Objects(u32),
     FullEvery(u32),
 }
 
@@ -100,6 +101,7 @@ impl FromStr for PolicyName {
             }
             "max-age" => count().map(PolicyName::MaxAge),
             "segments" => count().map(PolicyName::Segments),
+            "objects" => count().map(PolicyName::Objects),
             "full-every" => count().map(PolicyName::FullEvery),
             _ => Err(unknown()),
         }
@@ -119,6 +121,10 @@ impl PolicyName {
                 Box::new(BoundedRewriting::exactly(Bound::MaxAge { checkpoints }))
             }
             PolicyName::Segments(count) => Box::new(BoundedRewriting::exactly(Bound::MaxSegments { count })),
+            PolicyName::Objects(count) => Box::new(BoundedRewriting {
+                bounds: vec![Bound::SpaceAmplification { ratio: 2.0 }, Bound::MaxObjects { count }],
+                ..BoundedRewriting::default()
+            }),
             PolicyName::FullEvery(every) => Box::new(PeriodicFull { every }),
         }
     }
@@ -130,6 +136,7 @@ impl PolicyName {
             PolicyName::Space(ratio) => format!("space:{ratio}"),
             PolicyName::MaxAge(checkpoints) => format!("max-age:{checkpoints}"),
             PolicyName::Segments(count) => format!("segments:{count}"),
+            PolicyName::Objects(count) => format!("objects:{count}"),
             PolicyName::FullEvery(every) => format!("full-every:{every}"),
         }
     }
@@ -196,6 +203,8 @@ fn table(lines: &[Line]) -> Table {
         "largest ÷ delta",
         "segments at most",
         "objects at most",
+        "copied ÷ changed",
+        "waste at most",
     ]);
     for Line { workload, policy, report } in lines {
         table.add_row([
@@ -207,6 +216,8 @@ fn table(lines: &[Line]) -> Table {
             format!("{:.2}", report.largest_per_delta),
             report.segments_peak.to_string(),
             report.objects_peak.to_string(),
+            format!("{:.3}", report.packed_share),
+            format!("{:.3}", report.waste_peak),
         ]);
     }
     for column in table.column_iter_mut().skip(2) {

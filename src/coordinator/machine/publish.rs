@@ -1,6 +1,6 @@
 //! All subtasks have acknowledged: the manifest, and what follows once it is published.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use lowtide_format::{
@@ -38,14 +38,19 @@ impl Machine {
     pub(crate) fn begin_publish(&mut self, id: CheckpointId, now: Millis) -> Result<Draft> {
         let pending =
             self.pending.get(&id).ok_or_else(|| Error::not_found(format!("{id} is not pending")))?;
-        let (view, subtasks) = self.listed_by(pending);
+        let (mut view, subtasks) = self.listed_by(pending);
         let newest = self.newest_own();
         // What was kept from the newest checkpoint is published: nearly everything, and not looked up again.
         let settled = pending.parts.values().all(|part| {
             let base = part.acknowledgement.base;
             base.is_none() || base == newest
         });
-        let earlier = |listed: &&ListedFile| listed.file.checkpoint != id;
+        // Copies of earlier segments are as new as those of this checkpoint.
+        let described = pending.parts.values().flat_map(|part| &part.acknowledgement.files);
+        let copies: HashSet<FileId> =
+            described.filter(|file| file.checkpoint != id).map(|file| file.entry.id()).collect();
+        let earlier =
+            |listed: &&ListedFile| listed.file.checkpoint != id && !copies.contains(&listed.id());
         let unproven = match settled {
             true => Vec::new(),
             false => self.unpublished(view.files().filter(earlier).map(ListedFile::id)),
@@ -53,6 +58,7 @@ impl Machine {
         let new = view.files().filter(|listed| !earlier(listed)).map(ListedFile::id);
         let unpublished = unproven.iter().cloned().chain(new).collect();
         let manifest = self.manifest_of(pending, &view, subtasks, now)?;
+        view.complete(&manifest);
         if let Some(pending) = self.pending.get_mut(&id) {
             pending.progress = Progress::Publishing;
         }
@@ -126,11 +132,23 @@ impl Machine {
             key_grouping: KeyGrouping::Xxh3,
             created_millis: now.0,
             unclaimed: self.unclaimed() && pending.is_savepoint(),
+            completed: self.completed_before(pending.id, view),
             backend: self.options.backend.clone(),
             states: states_of(pending.parts.values().map(|part| &part.acknowledgement))?,
             files: view.files().map(|listed| (*listed.file).clone()).collect(),
             subtasks,
         })
+    }
+
+    /// The completed checkpoints before `id`, as far back as one of the files was written.
+    fn completed_before(&self, id: CheckpointId, view: &View) -> Vec<CheckpointId> {
+        let newest = self.newest_own().and_then(|id| self.checkpoints.get(&id)?.view.as_ref());
+        let completed = newest.map(|view| view.completed.as_slice()).unwrap_or_default();
+        let oldest = view.files().next().map_or(id, |listed| listed.file.checkpoint);
+        let from = completed.partition_point(|done| *done < oldest);
+        let end = completed.partition_point(|done| *done < id);
+        let named = completed.get(from..end).unwrap_or_default();
+        named.split_at(named.len().saturating_sub(Manifest::COMPLETED_MAX)).1.to_vec()
     }
 
     /// What will be true once `reference` is published: retention has done its work.

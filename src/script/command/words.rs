@@ -42,6 +42,8 @@ pub(crate) enum Rewrite {
     Space(f64),
     /// As many as keep the number of segments at this bound.
     Segments(u32),
+    /// None; small segments are copied together so that they lie in so many objects.
+    Objects(u32),
 }
 
 /// Where a script keeps its objects.
@@ -157,6 +159,7 @@ impl Rewrite {
             "never" if value.is_empty() => Ok(Self::Never),
             "max-age" => Ok(Self::MaxAge(number("max-age", value)?)),
             "segments" => Ok(Self::Segments(number("segments", value)?)),
+            "objects" => Ok(Self::Objects(number("objects", value)?)),
             "space" => {
                 let ratio: f64 = number("space", value)?;
                 if !(ratio.is_finite() && ratio >= 1.0) {
@@ -164,7 +167,9 @@ impl Rewrite {
                 }
                 Ok(Self::Space(ratio))
             }
-            _ => Err(Misuse(format!("rewrite `{text}` is not one of never, max-age:K, space:F, segments:S"))),
+            _ => Err(Misuse(format!(
+                "rewrite `{text}` is not one of never, max-age:K, space:F, segments:S, objects:N"
+            ))),
         }
     }
 }

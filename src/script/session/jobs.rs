@@ -250,6 +250,7 @@ fn rewriting(words: &JobWords) -> Option<Arc<dyn RewritePolicy>> {
         Rewrite::MaxAge(checkpoints) => Some(Bound::MaxAge { checkpoints }),
         Rewrite::Space(ratio) => Some(Bound::SpaceAmplification { ratio }),
         Rewrite::Segments(count) => Some(Bound::MaxSegments { count }),
+        Rewrite::Objects(count) => Some(Bound::MaxObjects { count }),
     };
     let bounds: Vec<Bound> = words.rewrite.iter().flatten().filter_map(bound).collect();
     let exactly = BoundedRewriting::exactly(*bounds.first()?);
