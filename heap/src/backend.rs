@@ -15,6 +15,7 @@ use lowtide_format::{
 use smallvec::SmallVec;
 
 use crate::codecs::{Raw, StateCodecs, Typed};
+use crate::encode::Antimatter;
 use crate::epochs::{Epoch, Epochs};
 use crate::error::HeapError;
 use crate::handover::Clock;
@@ -121,6 +122,7 @@ pub struct HeapBackend {
     open: Arc<AtomicUsize>,
     segments: Arc<AtomicU32>,
     policy: Option<Arc<dyn RewritePolicy>>,
+    antimatter: Antimatter,
     /// Completed checkpoints, ascending, as far back as elements may be listed.
     completed: Arc<Vec<CheckpointId>>,
     places: Places,
@@ -152,6 +154,7 @@ impl HeapBackend {
             boundaries: SmallVec::new(),
             epochs,
             counters: Arc::new(Counters::default()),
+            logs_every_removal: false,
         };
         Self {
             layout,
@@ -162,6 +165,7 @@ impl HeapBackend {
             open: Arc::default(),
             segments: Arc::default(),
             policy: None,
+            antimatter: Antimatter::default(),
             completed: Arc::default(),
             places: Places::default(),
         }
@@ -173,6 +177,12 @@ impl HeapBackend {
     /// goes to until the writer has looked through it.
     pub fn set_rewriting(&mut self, policy: Option<Arc<dyn RewritePolicy>>) {
         self.policy = policy;
+    }
+
+    /// Says when tombstones are written, from the next freeze on. A removal is remembered by what was said before it.
+    pub fn set_antimatter(&mut self, antimatter: Antimatter) {
+        self.antimatter = antimatter;
+        self.turn.logs_every_removal = antimatter == Antimatter::Always;
     }
 
     /// The key groups that it holds.

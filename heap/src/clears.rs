@@ -50,11 +50,10 @@ impl<N: Clone + Eq> Clears<N> {
         clears.push(Cleared { namespace, epoch: now });
     }
 
-    /// The clears after `base` that no later clear of the state swallows.
+    /// The clears after `base`, one for each scope. A clear of the state has swallowed those before it; one of a namespace
+    /// after it is an event of its own.
     pub(crate) fn after(&self, base: Epoch) -> impl Iterator<Item = &Cleared<N>> {
-        let all = self.clears.iter().any(|clear| clear.namespace.is_none() && clear.epoch > base);
-        let since = self.clears.iter().filter(move |clear| clear.epoch > base);
-        since.filter(move |clear| !all || clear.namespace.is_none())
+        self.clears.iter().filter(move |clear| clear.epoch > base)
     }
 
     /// Forgets the clears that every possible base carries.
@@ -83,7 +82,11 @@ mod tests {
         assert_eq!(scopes(&clears, 3), [Some(1)]);
         clears.add(None, Epoch(5), Epoch(0));
         clears.add(Some(3), Epoch(6), Epoch(0));
-        assert_eq!(scopes(&clears, 4), [None], "it voids the older records of the namespace as well");
+        assert_eq!(
+            scopes(&clears, 4),
+            [None, Some(3)],
+            "one record for each scope, and none before a wider one"
+        );
         assert_eq!(scopes(&clears, 5), [Some(3)]);
         clears.forget_through(Epoch(5));
         assert_eq!(scopes(&clears, 0), [Some(3)]);

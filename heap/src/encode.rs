@@ -21,7 +21,7 @@ pub enum Antimatter {
     /// Only where an element of the base may hold a record of the key.
     #[default]
     Elide,
-    /// One for every key removed since the base.
+    /// One for every key removed since the base, also if it was put since then and no record of it was ever written.
     Always,
 }
 
@@ -130,14 +130,16 @@ impl<'a, K, N, V> Encoder<'a, K, N, V> {
         self.fail("a put", pushed)
     }
 
-    /// Writes a tombstone, if this checkpoint needs it.
+    /// Writes a tombstone, if this checkpoint needs it; `newest` is `None` if no record of the key was ever written.
     pub(crate) fn tombstone(
         &mut self,
         slot: Named<'_, K, N>,
         oldest: Epoch,
-        newest: CheckpointId,
+        newest: Option<CheckpointId>,
     ) -> Result<(), HeapError> {
-        let oldest = self.id(1, oldest).min(newest);
+        // Without any record of the key the tombstone is about no element: none is as new as its own and older.
+        let oldest = newest.map_or(self.resolver.id, |newest| self.id(1, oldest).min(newest));
+        let newest = newest.unwrap_or(self.resolver.id);
         let needed = match self.tombstones {
             Tombstones::None => false,
             Tombstones::BornThrough(base) if is_broken(Break::BornBeforeBase) => oldest < base,

@@ -234,7 +234,12 @@ impl Lineage {
                 }
             }
         }
-        let lowest = self.nodes.first().map_or(ended, |node| node.epoch);
+        let lowest = match self.nodes.first() {
+            None => ended,
+            Some(node) if base.is_some() => node.epoch,
+            // What a pending checkpoint carries is settled by a trigger that names a base, not before.
+            Some(_) => self.floor,
+        };
         self.floor = self.floor.max(lowest);
         self.check_invariants();
         self.settle(base)

@@ -18,7 +18,7 @@ pub(crate) enum Aside<K, N, V> {
     /// The value that an entry had at the freeze.
     Put { key: K, namespace: N, value: V, version: Epoch, born: Epoch },
     /// The key that was absent at the freeze.
-    Tombstone { key: K, namespace: N, oldest: Epoch, newest: CheckpointId },
+    Tombstone { key: K, namespace: N, oldest: Epoch, newest: Option<CheckpointId> },
 }
 
 /// Records set aside, by shard; `None` once the snapshot wants no more.

@@ -24,6 +24,8 @@ pub(crate) struct Turn {
     pub(crate) boundaries: SmallVec<[Epoch; 4]>,
     pub(crate) epochs: Epochs,
     pub(crate) counters: Arc<Counters>,
+    /// Whether removals of keys are remembered of which no record was ever written.
+    pub(crate) logs_every_removal: bool,
 }
 
 impl Turn {

@@ -72,6 +72,7 @@ impl HeapBackend {
             counters: Arc::clone(&self.turn.counters),
             open: Arc::clone(&self.open),
             policy: self.policy.clone(),
+            antimatter: self.antimatter,
             rewrite: rewrite.map(|start| start.outcome),
             completed: Arc::clone(&self.completed),
             places: self.places.clone(),
@@ -93,7 +94,8 @@ impl HeapBackend {
 
     /// Whether one more checkpoint may rewrite: few wait to be settled, and there are labels for them.
     fn may_rewrite(&self) -> bool {
-        const UNSETTLED_MAX: usize = 4;
+        // As many as there may be snapshots open: only checkpoints that pile up unpublished make more.
+        const UNSETTLED_MAX: usize = OPEN_SNAPSHOTS_MAX;
         const ORIGINS_LEFT_MIN: usize = 4096;
         self.policy.is_some()
             && self.lineage.unsettled() < UNSETTLED_MAX

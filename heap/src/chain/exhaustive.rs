@@ -59,7 +59,8 @@ struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Removal {
     oldest: u64,
-    newest: u64,
+    /// `None` if no record of the key was ever written.
+    newest: Option<u64>,
     removed: u64,
 }
 
@@ -92,6 +93,8 @@ struct Engine {
     segments: Vec<Written>,
     base: Option<Taken>,
     pending: Option<Taken>,
+    /// Whether removals of keys are remembered of which no record was ever written.
+    logs_all: bool,
 }
 
 /// One interval of a history and the checkpoint that ends it, with what that lists: of each element its checkpoint,
@@ -123,11 +126,14 @@ impl Engine {
 
     fn remove(&mut self, key: usize) {
         let Some(entry) = self.entries[key].take() else { return };
-        let Some(newest) = self.newest[key].take() else { return };
+        let newest = self.newest[key].take();
+        if newest.is_none() && self.removals[key].is_none() && !self.logs_all {
+            return;
+        }
         let known = self.removals[key].take();
         self.removals[key] = Some(Removal {
             oldest: known.as_ref().map_or(entry.born, |known| known.oldest.min(entry.born)),
-            newest: known.as_ref().map_or(newest, |known| known.newest.max(newest)),
+            newest: newest.max(known.and_then(|known| known.newest)),
             removed: self.next,
         });
     }
@@ -188,7 +194,8 @@ impl Engine {
                 (None, Some(removal))
                     if has_matter && (mode == Mode::Always || removal.oldest <= base_id) =>
                 {
-                    delta.tombstones.insert(key, (removal.oldest, removal.newest));
+                    let span = removal.newest.map_or((id, id), |newest| (removal.oldest, newest));
+                    delta.tombstones.insert(key, span);
                 }
                 _ => {}
             }
@@ -380,7 +387,9 @@ fn key_groups() -> KeyGroupSet {
 
 fn all_histories(mode: Mode) -> Totals {
     let mut totals = Totals::default();
-    let mut level: States<u64> = [(Engine { next: 1, ..Engine::default() }, 1)].into_iter().collect();
+    let logs_all = mode == Mode::Always;
+    let mut level: States<u64> =
+        [(Engine { next: 1, logs_all, ..Engine::default() }, 1)].into_iter().collect();
     for _ in 0..CHECKPOINTS {
         let mut frozen: States<u64> = States::default();
         for (engine, histories) in &level {

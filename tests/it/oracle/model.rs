@@ -97,6 +97,8 @@ pub(super) struct Checkpoint {
     pub(super) savepoint: bool,
     pub(super) base: Option<Id>,
     pub(super) parts: Vec<Part>,
+    /// The checkpoints that had completed before it, savepoints not counted.
+    completed: BTreeSet<Id>,
 }
 
 #[derive(Clone)]
@@ -116,7 +118,7 @@ struct Subtask {
     bases: BTreeMap<Id, (u64, Part)>,
     frozen: BTreeMap<Id, Frozen>,
     acknowledged: Option<Id>,
-    /// Completed checkpoints, savepoints not counted; after a restore those that the chain tells of.
+    /// Completed checkpoints, savepoints not counted; after a restore those before the restored one.
     completed: BTreeSet<Id>,
     /// Entries that a clear of their whole state took after a freeze: the frozen view still has them.
     cleared: BTreeMap<Place, Entry>,
@@ -250,10 +252,10 @@ impl Model {
     }
 
     pub(super) fn delete(&mut self, at: &Place) {
-        let now = self.tick();
+        let (now, always) = (self.tick(), self.options.always);
         let subtask = self.subtask_of(&at.2);
         let Some(entry) = subtask.entries.remove(at) else { return };
-        if entry.written.is_none() && !subtask.removals.contains_key(at) {
+        if entry.written.is_none() && !subtask.removals.contains_key(at) && !always {
             // No record of the key was ever written anywhere.
             return;
         }
@@ -320,7 +322,8 @@ impl Model {
         }
         let base = bases.iter().flatten().copied().min();
         let parts = vec![Part::default(); bases.len()];
-        let checkpoint = Checkpoint { id, savepoint: kind == Kind::Savepoint, base, parts };
+        let completed = BTreeSet::new();
+        let checkpoint = Checkpoint { id, savepoint: kind == Kind::Savepoint, base, parts, completed };
         if kind != Kind::Savepoint {
             self.last_frozen = id;
         }
@@ -413,12 +416,15 @@ impl Model {
                     delta.tombstones.push(Tombstone { at: at.clone(), oldest, newest });
                 }
             }
-            let since = frozen.clears.iter().filter(|(_, at)| matter && at > covered);
-            let scopes: BTreeSet<Scope> = since.map(|(scope, _)| scope.clone()).collect();
-            for scope in &scopes {
-                if scope.1.is_none() || !scopes.contains(&(scope.0.clone(), None)) {
-                    delta.clears.push(Clear { scope: scope.clone(), groups: groups.clone() });
-                }
+            // One record for each scope; what a later clear covers is dead before it is written.
+            let since: Vec<_> = frozen.clears.iter().filter(|(_, at)| matter && at > covered).collect();
+            let covered_later = |(scope, at): &(Scope, u64)| {
+                since.iter().any(|(other, later)| {
+                    later > at && other.0 == scope.0 && (other.1.is_none() || other == scope)
+                })
+            };
+            for (scope, _) in since.iter().filter(|clear| !covered_later(clear)) {
+                delta.clears.push(Clear { scope: scope.clone(), groups: groups.clone() });
             }
             elements.clone_from(&part.elements);
         }
@@ -540,7 +546,8 @@ impl Model {
     }
 
     fn complete(&mut self, id: Id) -> Vec<String> {
-        let done = self.pending.remove(&id).unwrap().checkpoint;
+        let mut done = self.pending.remove(&id).unwrap().checkpoint;
+        done.completed = self.subtasks[0].completed.range(..id).copied().collect();
         self.published_max = self.published_max.max(id);
         let mut events = vec![format!("chk-{id} complete")];
         if done.savepoint {
@@ -668,8 +675,7 @@ impl Model {
                 let mut subtask = Subtask::new(range(index, subtasks, key_groups));
                 let part = self.reassembled(&source, &subtask.groups);
                 subtask.entries.clone_from(&part.entries);
-                subtask.completed =
-                    part.elements.iter().map(|element| self.segments[element.segment].id).collect();
+                subtask.completed.clone_from(&source.completed);
                 subtask.completed.insert(id);
                 subtask.bases.insert(id, (now, part));
                 subtask
