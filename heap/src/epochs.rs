@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(epochs.id(Epoch(2)), Some(id(20)));
         assert_eq!(epochs.id(Epoch(5)), None);
         epochs.forget_below(id(30));
-        assert_eq!(epochs.id(Epoch(1)), Some(id(30)));
+        assert_eq!(epochs.id(Epoch(1)), Some(id(30)), "H1: no element that may be listed is older");
         assert_eq!(epochs.id(Epoch(3)), Some(id(30)));
         assert_eq!(epochs.id(Epoch(4)), Some(id(40)));
         assert_eq!(epochs.next(), Some(Epoch(5)));

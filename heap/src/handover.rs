@@ -179,6 +179,7 @@ impl<T, S> Owner<T, S> {
     /// The data, to write, and what is shared with readers.
     pub(crate) fn lock<'a>(&'a mut self, clock: &'a Clock) -> OwnerGuard<'a, T, S> {
         let gate = lock(&self.cell.gate);
+        debug_assert!(gate.free_through == self.free_through, "V2: the owner's copy is not what it was told");
         OwnerGuard { data: self.cell.data.get(), gate, copy: &mut self.free_through, clock }
     }
 }
@@ -206,6 +207,7 @@ impl<T, S> OwnerGuard<'_, T, S> {
 
     /// Says that nothing is owed to any freeze so far, so that the next write needs no lock.
     pub(crate) fn free(&mut self) {
+        debug_assert!(self.gate.free_through <= self.clock.now(), "V1: what was free would be owed again");
         self.gate.free_through = self.clock.now();
         *self.copy = self.gate.free_through;
     }

@@ -417,6 +417,14 @@ impl<K, N, V> Piece<K, N, V> {
             self.older.iter().all(|(epoch, _)| *epoch < self.interval),
             "H9: an older set of the interval"
         );
+        for (rewrite, set) in self.marks.iter().filter(|(rewrite, _)| *rewrite < self.interval) {
+            let stale = set.ones().any(|bucket| self.dirty.contains(bucket) || !occupied.contains(bucket));
+            assert!(
+                !stale,
+                "H18: an entry that changed bears the mark of the rewrite of epoch {}",
+                rewrite.0
+            );
+        }
     }
 
     /// Bytes of memory of the table and what stands beside it; not what keys and values own.
@@ -447,7 +455,7 @@ impl<K: Eq, N: Eq, V> Piece<K, N, V> {
 
     /// Notes the removal of an entry. `removal` is its place in the log, if it has one.
     ///
-    /// A key of which no record was ever written needs no entry.
+    /// A key of which no record was ever written needs no entry, unless every removal is wanted.
     pub(crate) fn log_removal(&mut self, removal: Option<usize>, gone: Gone<K, N>, turn: &Turn) {
         let Gone { hash, key, namespace, born, newest } = gone;
         let entry = removal.and_then(|at| self.removals.get_mut(at));
@@ -457,19 +465,16 @@ impl<K: Eq, N: Eq, V> Piece<K, N, V> {
                 if stale || turn.id(born) < turn.id(entry.oldest) {
                     entry.oldest = born;
                 }
-                entry.newest = match newest {
-                    Some(newest) if stale => newest,
-                    Some(newest) => entry.newest.max(newest),
-                    None => entry.newest,
-                };
-                entry.epoch = if stale && newest.is_none() { entry.epoch } else { turn.interval };
+                let needed = !stale || newest.is_some() || turn.logs_every_removal;
+                entry.newest = if stale { newest } else { entry.newest.max(newest) };
+                entry.epoch = if needed { turn.interval } else { entry.epoch };
                 entry.absent = true;
             }
-            (None, Some(newest)) => {
+            (None, None) if !turn.logs_every_removal => {}
+            (None, newest) => {
                 let (oldest, epoch) = (born, turn.interval);
                 self.removals.push(Removal { hash, key, namespace, oldest, newest, epoch, absent: true });
             }
-            (None, None) => {}
         }
     }
 }

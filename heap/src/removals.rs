@@ -23,8 +23,8 @@ pub(crate) struct Removal<K, N> {
     pub(crate) namespace: N,
     /// The oldest element that may hold a record of the key.
     pub(crate) oldest: Epoch,
-    /// The newest checkpoint that may have written one.
-    pub(crate) newest: CheckpointId,
+    /// The newest checkpoint that may have written one; `None` if none has.
+    pub(crate) newest: Option<CheckpointId>,
     /// The interval of the latest removal.
     pub(crate) epoch: Epoch,
     /// Whether the key is still absent.
@@ -115,6 +115,18 @@ impl<K, N> RemovalLog<K, N> {
         }
     }
 
+    /// Checks H6. O(entries).
+    pub(crate) fn check_invariants(&self)
+    where
+        K: PartialEq,
+        N: PartialEq,
+    {
+        for (at, entry) in self.iter() {
+            let same = |other: &Removal<K, N>| other.key == entry.key && other.namespace == entry.namespace;
+            assert_eq!(self.find(entry.hash, same), Some(at), "H6: two removals of one key");
+        }
+    }
+
     /// Takes all entries out.
     pub(crate) fn drain(&mut self) -> Vec<Removal<K, N>> {
         std::mem::take(self).entries
@@ -131,7 +143,7 @@ mod tests {
     use super::*;
 
     fn removal(key: u64, epoch: u32) -> Removal<u64, ()> {
-        let newest = CheckpointId::FIRST;
+        let newest = Some(CheckpointId::FIRST);
         let (oldest, epoch) = (Epoch(1), Epoch(epoch));
         Removal { hash: key % 3, key, namespace: (), oldest, newest, epoch, absent: true }
     }
@@ -148,8 +160,9 @@ mod tests {
         }
         assert!(log.has_covered(Epoch(9)));
         log.retain(|_, entry| entry.epoch > Epoch(9), &mut std::iter::once(&mut wanted));
-        assert!(!log.has_covered(Epoch(9)));
-        assert_eq!(log.len(), 40);
+        assert!(!log.has_covered(Epoch(9)), "H7: what every base covers has left");
+        assert_eq!(log.len(), 40, "H7: what no base covers stays");
+        log.check_invariants();
         for key in 0..50_u64 {
             let found = log.find(key % 3, |entry| entry.key == key);
             assert_eq!(found.is_some(), key > 9, "key {key}");

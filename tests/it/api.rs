@@ -189,12 +189,13 @@ fn a_background_write_that_is_dropped_lets_go_and_loses_no_change() {
         let pending = writing.id();
         drop(writing);
         for subtask in 0..2 {
-            assert_eq!(Backend::figures(job.job.subtask(subtask).unwrap()).live_snapshots, 0);
+            let open = Backend::figures(job.job.subtask(subtask).unwrap()).live_snapshots;
+            assert_eq!(open, 0, "J2: the dropped write has let go");
         }
         let events = job.job.abort(pending).await.into_result().unwrap();
         assert!(matches!(events[..], [Event::Aborted(aborted, _)] if aborted == pending), "{events:?}");
         let figures = job.job.checkpoint(CheckpointKind::Checkpoint).await.unwrap();
-        assert_eq!((figures.base, figures.puts), (Some(id(1)), 1), "the change is still to be written");
+        assert_eq!((figures.base, figures.puts), (Some(id(1)), 1), "B3: the change is still to be written");
     });
 }
 
@@ -211,9 +212,9 @@ fn a_late_acknowledgement_changes_nothing_and_leaves_no_object() {
         job.job.acknowledge(pending, 0).await.into_result().unwrap();
         job.job.abort(pending).await.into_result().unwrap();
         let late = job.job.acknowledge(pending, 1).await.into_result().unwrap();
-        assert!(matches!(late[..], [Event::Ignored(ignored)] if ignored == pending), "{late:?}");
+        assert!(matches!(late[..], [Event::Ignored(ignored)] if ignored == pending), "J3: {late:?}");
         job.job.run_deletions().await.unwrap();
-        assert_eq!(job.job.store().list(ObjectClass::Data).await.unwrap().len(), 0, "its files are gone");
+        assert_eq!(job.job.store().list(ObjectClass::Data).await.unwrap().len(), 0, "J2: its files are gone");
     });
 }
 

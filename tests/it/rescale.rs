@@ -37,8 +37,8 @@ fn after_a_rescale_each_key_is_in_the_one_subtask_that_the_routing_names() {
             for entry in Backend::iter(backend, token, None).unwrap() {
                 let (key, _, _) = entry.unwrap();
                 let group = key_group_of::<String, str>(key.as_str(), KeyGroupCount::new(8).unwrap());
-                assert!(range.contains(group), "{key} of {group} in {range}");
-                assert!(found.insert(key.clone()), "{key} twice");
+                assert!(range.contains(group), "B4: {key} of {group} in {range}");
+                assert!(found.insert(key.clone()), "J1: {key} twice");
             }
         }
         assert_eq!(found.len(), 100);

@@ -58,7 +58,7 @@ fn a_flipped_bit_is_corrupt_and_names_object_and_checkpoint_and_fallback_takes_t
         let object = newest_object(&job).await;
         replace(job.job.store(), &object, |bytes| bytes[12] ^= 1).await;
         let error = restored(&store, OnDamage::Refuse).await.err().unwrap();
-        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "Q1: nothing unchecked reaches the backend");
         let text = error.to_string();
         assert!(text.contains(object.as_str()) && text.contains("chk-2"), "{text}");
         let older = restored(&store, OnDamage::FallBack).await.unwrap();

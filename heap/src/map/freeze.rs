@@ -147,6 +147,7 @@ impl<K, N, V> FrozenMap<K, N, V> {
         let mut at = 0;
         while left > 0 {
             let Some(bucket) = owed.puts.next_from(at) else { break };
+            debug_assert!(piece.slot(bucket).is_some(), "H11: an empty bucket is owed");
             if let Some(slot) = piece.slot(bucket) {
                 let age = Age { version: piece.version(bucket, view, marks), born: piece.born(bucket) };
                 encoder.put(Named::of(slot), &slot.value, age)?;
@@ -157,6 +158,10 @@ impl<K, N, V> FrozenMap<K, N, V> {
         let mut at = 0;
         while left > 0 {
             let Some(index) = owed.tombstones.next_from(at) else { break };
+            debug_assert!(
+                piece.removals().get(index).is_some_and(|it| it.absent),
+                "H11: a removal undone is owed"
+            );
             if let Some(entry) = piece.removals().get(index) {
                 let named = Named { key: &entry.key, namespace: &entry.namespace };
                 encoder.tombstone(named, entry.oldest, entry.newest)?;

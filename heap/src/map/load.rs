@@ -14,6 +14,7 @@ use crate::lineage::Settlement;
 use crate::origins::{Label, Origins};
 use crate::overlay::MarkedBy;
 use crate::piece::{LoadedOrigin, Slot};
+use crate::shard::Shard;
 use crate::turn::Turn;
 
 /// A restored put.
@@ -204,5 +205,6 @@ where
 
     fn check_invariants(&self) {
         self.check_invariants();
+        self.shards.iter().flat_map(Shard::pieces).for_each(|piece| piece.removals().check_invariants());
     }
 }

@@ -84,7 +84,7 @@ fn a_removal_is_repeated_until_a_base_carries_it() {
     let third = harness.checkpoint(Some(1));
     assert_eq!(wrote(third), (0, 1, 0));
     assert_eq!(chain(third), [(1, 1), (4, 1)]);
-    assert_eq!(wrote(harness.checkpoint(Some(4))), (0, 0, 0), "the base carries it");
+    assert_eq!(wrote(harness.checkpoint(Some(4))), (0, 0, 0), "H7: the base carries it");
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn what_was_restored_can_be_updated_written_and_restored_again() {
             1 => &[(1, 99), (2, 1)],
             _ => &[(1, 100)],
         };
-        assert_eq!(chain(second), expected);
+        assert_eq!(chain(second), expected, "H16: a delta against what was restored");
         harness.reopen(id(2));
         harness.remove(5);
         harness.checkpoint(Some(2));
@@ -529,7 +529,7 @@ fn at_most_so_many_snapshots_are_open() {
 #[test]
 fn always_writes_a_tombstone_for_every_key_removed_since_the_base() {
     let mut harness = harness();
-    harness.write.antimatter = Antimatter::Always;
+    harness.backend.set_antimatter(Antimatter::Always);
     harness.put(1, 1);
     harness.checkpoint(None);
     harness.put(2, 1);
@@ -538,13 +538,22 @@ fn always_writes_a_tombstone_for_every_key_removed_since_the_base() {
     harness.backend.aborted(id(2));
     harness.remove(2);
     assert_eq!(wrote(harness.checkpoint(Some(1))), (0, 1, 0), "written by an aborted checkpoint only");
-    harness.write.antimatter = Antimatter::Elide;
-    harness.put(3, 1);
-    harness.freeze(Some(3), FreezeKind::Checkpoint).unwrap();
+    harness.put(5, 1);
+    harness.remove(5);
+    assert_eq!(wrote(harness.checkpoint(Some(3))), (0, 1, 0), "written by none");
+    harness.freeze(Some(4), FreezeKind::Checkpoint).unwrap();
+    harness.put(6, 1);
+    harness.remove(6);
     harness.finish(0);
-    harness.backend.aborted(id(4));
+    harness.backend.aborted(id(5));
+    assert_eq!(wrote(harness.checkpoint(Some(4))), (0, 1, 0), "removed after a freeze that came to nothing");
+    harness.backend.set_antimatter(Antimatter::Elide);
+    harness.put(3, 1);
+    harness.freeze(Some(6), FreezeKind::Checkpoint).unwrap();
+    harness.finish(0);
+    harness.backend.aborted(id(7));
     harness.remove(3);
-    assert_eq!(wrote(harness.checkpoint(Some(3))), (0, 0, 0), "born after the base");
+    assert_eq!(wrote(harness.checkpoint(Some(6))), (0, 0, 0), "born after the base");
 }
 
 #[test]
@@ -558,7 +567,11 @@ fn a_delta_costs_what_changed_and_not_what_there_is() {
     let Some(mut pending) = harness.pending.pop() else { unreachable!("just frozen") };
     write(&mut pending.snapshot, &harness.write);
     let after = harness.backend.figures();
-    assert_eq!(after.records_encoded - before.records_encoded, 10);
+    assert_eq!(
+        after.records_encoded - before.records_encoded,
+        10,
+        "H13: every piece with a change is looked at"
+    );
     assert!(after.pieces_visited - before.pieces_visited <= 10, "pieces without a change are not looked at");
     assert_eq!(after.records_set_aside, before.records_set_aside);
 }

@@ -153,6 +153,7 @@ impl<'a> Selection<'a> {
 
     /// The plan, without prospects and unmet bounds.
     pub(super) fn plan(&self) -> RewritePlan {
+        debug_assert!(self.bytes <= self.budget_bytes, "W1: {} bytes of {}", self.bytes, self.budget_bytes);
         let places = self.victims.iter().chain(&self.partial);
         let victims: Vec<_> =
             places.filter_map(|place| self.stats.segments.get(*place)).map(|s| s.number).collect();

@@ -106,8 +106,9 @@ fn objects_of_an_unclaimed_checkpoint_are_never_returned() {
     registry.register(Holder::Checkpoint(id(1)), None, [(file(0), Owner::Foreign)], &[]).unwrap();
     let base = Some(Holder::Checkpoint(id(1)));
     registry.register(Holder::Checkpoint(id(2)), base, owned(&[0, 2]), &[]).unwrap();
-    assert!(names(&registry.release(Holder::Checkpoint(id(1)))).is_empty());
-    assert_eq!(names(&registry.release(Holder::Checkpoint(id(2)))), ["data/o1.seg"]);
+    assert!(names(&registry.release(Holder::Checkpoint(id(1)))).is_empty(), "R4: it is foreign");
+    let released = registry.release(Holder::Checkpoint(id(2)));
+    assert_eq!(names(&released), ["data/o1.seg"], "R4: what was written since is not");
 }
 
 #[test]

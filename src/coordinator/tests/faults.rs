@@ -97,7 +97,7 @@ async fn a_publish_that_hangs_is_given_up_by_its_expiry_and_leaves_nothing() {
         _ = job.coordinator.acknowledge(second.id, second.generation, 0, part, world.now) => panic!("it hangs"),
         () = world.faults.stalled_beyond(seen) => {}
     }
-    assert_eq!(job.coordinator.pending(), [id(2)], "it may have happened");
+    assert_eq!(job.coordinator.pending(), [id(2)], "K4: it may have happened");
     let events = job.coordinator.expire_one(id(2), job.now).await.unwrap();
     assert_eq!(printed(&events), ["chk-2 aborted"]);
     job.clean().await;

@@ -388,7 +388,7 @@ impl History {
             for entry in manifest.entries() {
                 assert!(
                     stored.contains(entry.object.as_str()),
-                    "{} misses {}",
+                    "K2: {} misses {}",
                     checkpoint.id(),
                     entry.object
                 );

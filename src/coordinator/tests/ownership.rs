@@ -30,7 +30,7 @@ async fn ids_go_on_above_what_a_participant_knows() {
     let mut known = options(1, 1);
     known.known_id_max = Some(id(9));
     let mut job = world.start(known, Start::Recover).await.unwrap();
-    assert_eq!(job.trigger(CheckpointKind::Checkpoint).id, id(10));
+    assert_eq!(job.trigger(CheckpointKind::Checkpoint).id, id(10), "M3: above what a participant knows");
     let mut job = world.start(options(1, 1), Start::Recover).await.unwrap();
     assert_eq!(job.trigger(CheckpointKind::Checkpoint).id, id(2), "nothing above 1 was published");
 }
