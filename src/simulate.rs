@@ -77,7 +77,7 @@ impl Default for SimulateOptions {
             put_bytes: 20,
             tombstone_bytes: 12,
             clear_bytes: 12,
-            shared_bytes_max: 64 << 10,
+            shared_bytes_max: 4 << 10,
             listing_bytes: 64,
             seed: 1,
         }

@@ -89,9 +89,8 @@ impl Pending {
         let mut originals = Vec::new();
         for file in part.files.iter().filter(|file| file.checkpoint != self.id) {
             let original = base.and_then(|base| base.view.original_of(file));
-            let original = original.ok_or_else(|| {
-                format!("its new file {} is of {}", file.entry.object, file.checkpoint)
-            })?;
+            let original = original
+                .ok_or_else(|| format!("its new file {} is of {}", file.entry.object, file.checkpoint))?;
             originals.push((file.entry.id(), original));
         }
         let new = |file: &FileId| new.iter().find(|(id, _)| id == file).map(|(_, file)| Arc::clone(file));

@@ -14,7 +14,6 @@ use crate::lineage::Settlement;
 use crate::origins::{Label, Origins};
 use crate::overlay::MarkedBy;
 use crate::piece::{LoadedOrigin, Slot};
-use crate::shard::Shard;
 use crate::turn::Turn;
 
 /// A restored put.
@@ -205,6 +204,6 @@ where
 
     fn check_invariants(&self) {
         self.check_invariants();
-        self.shards.iter().flat_map(Shard::pieces).for_each(|piece| piece.removals().check_invariants());
+        self.shards.pieces().for_each(|(_, piece)| piece.removals().check_invariants());
     }
 }

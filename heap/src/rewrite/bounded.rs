@@ -125,11 +125,16 @@ pub struct BoundedRewriting {
 }
 
 impl Default for BoundedRewriting {
-    /// Retained ÷ live at most 2, at most 1,024 segments, at most 2 deltas rewritten per checkpoint.
+    /// Retained ÷ live at most 2, at most 1,024 segments and objects, at most 1.5 deltas rewritten per
+    /// checkpoint.
     fn default() -> Self {
         Self {
-            bounds: vec![Bound::SpaceAmplification { ratio: 2.0 }, Bound::MaxSegments { count: 1024 }],
-            budget: RewriteBudget::Deltas(2.0),
+            bounds: vec![
+                Bound::SpaceAmplification { ratio: 2.0 },
+                Bound::MaxSegments { count: 1024 },
+                Bound::MaxObjects { count: 1024 },
+            ],
+            budget: RewriteBudget::Deltas(1.5),
             order: VictimOrder::default(),
             survivors: Survivors::Apart,
             batch_deltas: 1.0,

@@ -41,7 +41,7 @@ impl HeapSnapshot {
             PackStats { objects: objects.iter().map(figures).collect(), budget_bytes: output.budget_left };
         let chosen = policy.pack(&stats);
         let chosen = chosen.into_iter().filter_map(|at| objects.get(at));
-        Ok(chosen.flat_map(files_of).map(|file| file.entry.clone()).collect())
+        Ok(chosen.flat_map(|elements| files_of(elements)).map(|file| file.entry.clone()).collect())
     }
 
     /// The files that [`packing`](Self::packing) named were copied to `places`, in this order, all of them in one object
@@ -56,7 +56,7 @@ impl HeapSnapshot {
     }
 }
 
-fn files_of<'a>(elements: &'a Vec<&Element>) -> impl Iterator<Item = &'a SegmentFile> {
+fn files_of<'a>(elements: &'a [&Element]) -> impl Iterator<Item = &'a SegmentFile> {
     elements.iter().filter_map(|element| element.facts.file.as_ref())
 }
 

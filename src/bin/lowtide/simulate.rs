@@ -9,7 +9,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use lowtide::simulate::{PeriodicFull, Purge, SimulateOptions, SimulateReport, Workload, simulate};
-use lowtide_heap::rewrite::{Bound, BoundedRewriting, Never, RewritePolicy};
+use lowtide_heap::rewrite::{Bound, BoundedRewriting, Never, RewriteBudget, RewritePolicy};
 use serde::Serialize;
 
 use super::Failure;
@@ -20,7 +20,7 @@ pub(super) struct SimulateArgs {
     /// How the keys change
     #[arg(long, value_enum, value_delimiter = ',', default_value = "uniform,hot,zipf")]
     workload: Vec<WorkloadName>,
-    /// default, never, space:RATIO, max-age:CHECKPOINTS, segments:COUNT, full-every:CHECKPOINTS
+    /// default, never, space:RATIO, max-age:CHECKPOINTS, segments:COUNT, objects:COUNT (and space:2), full-every:CHECKPOINTS
     #[arg(long, value_name = "POLICY", value_delimiter = ',', default_value = "default,full-every:100")]
     policy: Vec<PolicyName>,
     /// Keys at the start
@@ -108,23 +108,27 @@ impl FromStr for PolicyName {
     }
 }
 
+/// These bounds within a budget that even a tight bound on space needs.
+fn within_two_deltas(bounds: Vec<Bound>) -> BoundedRewriting {
+    BoundedRewriting { bounds, budget: RewriteBudget::Deltas(2.0), ..BoundedRewriting::default() }
+}
+
 impl PolicyName {
     fn policy(self) -> Box<dyn RewritePolicy> {
         match self {
             PolicyName::Default => Box::new(BoundedRewriting::default()),
             PolicyName::Never => Box::new(Never),
-            PolicyName::Space(ratio) => Box::new(BoundedRewriting {
-                bounds: vec![Bound::SpaceAmplification { ratio }],
-                ..BoundedRewriting::default()
-            }),
+            PolicyName::Space(ratio) => {
+                Box::new(within_two_deltas(vec![Bound::SpaceAmplification { ratio }]))
+            }
             PolicyName::MaxAge(checkpoints) => {
                 Box::new(BoundedRewriting::exactly(Bound::MaxAge { checkpoints }))
             }
             PolicyName::Segments(count) => Box::new(BoundedRewriting::exactly(Bound::MaxSegments { count })),
-            PolicyName::Objects(count) => Box::new(BoundedRewriting {
-                bounds: vec![Bound::SpaceAmplification { ratio: 2.0 }, Bound::MaxObjects { count }],
-                ..BoundedRewriting::default()
-            }),
+            PolicyName::Objects(count) => Box::new(within_two_deltas(vec![
+                Bound::SpaceAmplification { ratio: 2.0 },
+                Bound::MaxObjects { count },
+            ])),
             PolicyName::FullEvery(every) => Box::new(PeriodicFull { every }),
         }
     }

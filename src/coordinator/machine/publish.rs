@@ -49,8 +49,7 @@ impl Machine {
         let described = pending.parts.values().flat_map(|part| &part.acknowledgement.files);
         let copies: HashSet<FileId> =
             described.filter(|file| file.checkpoint != id).map(|file| file.entry.id()).collect();
-        let earlier =
-            |listed: &&ListedFile| listed.file.checkpoint != id && !copies.contains(&listed.id());
+        let earlier = |listed: &&ListedFile| listed.file.checkpoint != id && !copies.contains(&listed.id());
         let unproven = match settled {
             true => Vec::new(),
             false => self.unpublished(view.files().filter(earlier).map(ListedFile::id)),
