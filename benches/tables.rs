@@ -42,7 +42,7 @@ fn value(key: u64) -> Vec<u8> {
 
 async fn fill(store: &Store, local: &Path, entries: u64) {
     let mut job: Job<RocksBackend> = builder(local).create(store).await.unwrap();
-    let state = job.value_state::<u64, (), Vec<u8>>("s").unwrap();
+    let state = job.value_state::<u64, Vec<u8>, ()>("s").unwrap();
     for key in 0..entries {
         job.state_mut(&state).set(key, value(key)).unwrap();
     }
@@ -72,7 +72,7 @@ fn copy(tables: &[(PathBuf, u64)], to: &Path) -> Duration {
 async fn restore(store: &Store, local: &Path, entries: u64) -> Duration {
     let start = Instant::now();
     let mut job: Job<RocksBackend> = builder(local).recover(store).await.unwrap();
-    let state = job.value_state::<u64, (), Vec<u8>>("s").unwrap();
+    let state = job.value_state::<u64, Vec<u8>, ()>("s").unwrap();
     assert!(job.state(&state).get(&(entries / 2)).unwrap().is_some());
     start.elapsed()
 }

@@ -141,7 +141,7 @@ fn manifest() -> Manifest {
 /// The same with files that share an object, and the checkpoints that had completed.
 fn shared_manifest() -> Manifest {
     let mut shared = manifest();
-    let object = shared.files[0].entry.object.clone();
+    let object = shared.files.first().expect("a manifest with files").entry.object.clone();
     for (file, offset) in shared.files.iter_mut().take(2).zip([0, 4096]) {
         (file.entry.object, file.entry.offset) = (object.clone(), offset);
         file.object_bytes = Some(12_288);

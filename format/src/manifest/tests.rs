@@ -240,7 +240,8 @@ fn a_manifest_names_completed_checkpoints_and_the_length_of_shared_objects() {
 
 #[test]
 fn completed_checkpoints_and_shared_objects_that_cannot_be_are_refused() {
-    let broken: [(&str, fn(&mut Manifest)); 4] = [
+    type Change = fn(&mut Manifest);
+    let broken: [(&str, Change); 4] = [
         ("M5", |made| made.completed = vec![id(4)]),
         ("M5", |made| made.completed = vec![id(2), id(2)]),
         ("M4", |made| made.files[1].object_bytes = Some(10)),
