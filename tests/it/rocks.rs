@@ -356,7 +356,8 @@ fn a_storm_is_told_with_its_cause_and_passes_and_the_store_gets_rid_of_what_it_r
         );
         let traffic = figures[2].traffic.as_ref().unwrap();
         assert!(traffic.new_per_live() > 0.9 && traffic.new_per_changed() > 4.0, "{traffic:?}");
-        assert_eq!(traffic.compactions.len(), 2, "one of each subtask");
+        // One of each subtask; RocksDB may cut either into several.
+        assert!(traffic.compactions.len() >= 2, "{traffic:?}");
         assert!(traffic.cause().unwrap().to_string().contains("ManualCompaction"), "{traffic:?}");
         assert!(figures[3].new_bytes < figures[2].new_bytes / 4, "{figures:?}");
     });
