@@ -45,13 +45,21 @@ impl<K, N, V> StateMap<K, N, V> {
         Guesses { all }
     }
 
-    /// The bucket of the entry that `is_it`, at the guess or elsewhere.
+    /// The entry that `is_it`, at the guess or elsewhere, with its bucket.
     #[inline]
-    fn settle(&self, guess: Guess, mut is_it: impl FnMut(&Slot<K, N, V>) -> bool) -> Option<usize> {
+    fn settle(
+        &self,
+        guess: Guess,
+        mut is_it: impl FnMut(&Slot<K, N, V>) -> bool,
+    ) -> Option<(usize, &Slot<K, N, V>)> {
         let piece = self.shards.piece(guess.number as usize)?;
-        match piece.slot(guess.bucket as usize) {
-            Some(slot) if is_it(slot) => Some(guess.bucket as usize),
-            _ => piece.find_bucket(guess.hash, is_it),
+        let guessed = guess.bucket as usize;
+        match piece.slot(guessed) {
+            Some(slot) if is_it(slot) => Some((guessed, slot)),
+            _ => {
+                let bucket = piece.find_bucket(guess.hash, is_it)?;
+                Some((bucket, piece.slot(bucket)?))
+            }
         }
     }
 
@@ -66,10 +74,8 @@ impl<K, N, V> StateMap<K, N, V> {
         let count = places.len();
         let guesses = self.guess(places);
         for (at, guess) in guesses.all.into_iter().take(count).enumerate() {
-            let bucket = self.settle(guess, |slot| is_it(at, slot));
-            let piece = self.shards.piece(guess.number as usize);
-            let slot = bucket.and_then(|bucket| piece?.slot(bucket));
-            visit(at, slot.map(|slot| &slot.value));
+            let found = self.settle(guess, |slot| is_it(at, slot));
+            visit(at, found.map(|(_, slot)| &slot.value));
         }
     }
 }
@@ -89,7 +95,7 @@ impl<K: Clone + Eq, N: Clone + Eq, V: Clone> StateMap<K, N, V> {
         let guesses = self.guess(places);
         let mut changed = 0;
         for (at, guess) in guesses.all.into_iter().take(count).enumerate() {
-            let Some(bucket) = self.settle(guess, |slot| is_it(at, slot)) else { continue };
+            let Some((bucket, _)) = self.settle(guess, |slot| is_it(at, slot)) else { continue };
             let number = guess.number as usize;
             changed +=
                 usize::from(self.update_at((number, bucket), turn, |value| change(at, value)).is_some());
