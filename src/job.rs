@@ -38,7 +38,7 @@ use lowtide_heap::HeapBackend;
 use crate::backend::Backend;
 use crate::clock::Clock;
 use crate::clock::UploadIdSource;
-use crate::coordinator::{Coordinator, Deleter};
+use crate::coordinator::{Coordinator, Deleter, Event};
 use crate::error::{Error, Result};
 use attempt::Attempt;
 use steps::Held;
@@ -125,6 +125,8 @@ pub struct Job<B: Backend = HeapBackend> {
     retired: Vec<Deleter>,
     /// The deletions that run in the background.
     deleting: Option<tokio::task::JoinHandle<()>>,
+    /// Delivered events that no step has returned yet.
+    untold: Vec<Event>,
     /// How much checkpoints completed by this process have rewritten.
     rewritten: BTreeMap<CheckpointId, u64>,
     /// The checkpoint it was restored from.

@@ -26,7 +26,9 @@ impl<B: Backend> Job<B> {
             .filter_map(ObjectPath::upload)
             .collect();
         let now = self.clock.now();
-        self.coordinator.sweep(options, &uploads, now).await
+        let report = self.coordinator.sweep(options, &uploads, now).await;
+        self.deliver_untold();
+        report
     }
 
     /// The subtasks delete what notices tell them to; nothing while they hear of nothing. Returns how many objects could

@@ -96,7 +96,9 @@ impl<B: Backend> Job<B> {
         self.retired.retain(|deleter| deleter.backlog() > 0);
         let now = self.clock.now();
         let failed = self.clean_up_as_participants().await;
-        let report = self.coordinator.run_deletions(now).await?;
+        let report = self.coordinator.run_deletions(now).await;
+        self.deliver_untold();
+        let report = report?;
         Ok(DeletionReport { failed: report.failed + failed, ..report })
     }
 
@@ -107,7 +109,9 @@ impl<B: Backend> Job<B> {
     /// `not-found` if there is no such savepoint, `store`, `fenced`.
     pub async fn delete_savepoint(&mut self, id: CheckpointId) -> Result<()> {
         let now = self.clock.now();
-        self.coordinator.delete_savepoint(id, now).await
+        let deleted = self.coordinator.delete_savepoint(id, now).await;
+        self.deliver_untold();
+        deleted
     }
 
     /// Keeps another number of completed checkpoints from now on; those beyond it are let go at once.
@@ -117,10 +121,11 @@ impl<B: Backend> Job<B> {
     /// `store`, `fenced`; the number is then as before.
     pub async fn set_retained(&mut self, retained: Retention) -> Result<Vec<Event>> {
         let now = self.clock.now();
-        let events = self.coordinator.set_retained(retained, now).await?;
+        let answer = self.coordinator.set_retained(retained, now).await;
+        self.deliver_untold();
+        let events = answer?;
         self.options.retained = retained;
-        self.deliver(&events);
-        Ok(events)
+        Ok(self.told(events))
     }
 
     /// When the next periodic checkpoint is due.

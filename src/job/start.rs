@@ -313,6 +313,7 @@ impl<B: Backend> JobBuilder<B> {
             parts: BTreeMap::new(),
             retired: Vec::new(),
             deleting: None,
+            untold: Vec::new(),
             rewritten: BTreeMap::new(),
             restored: None,
         }

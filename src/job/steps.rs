@@ -281,13 +281,40 @@ impl<B: Backend> Job<B> {
 
     /// What an answer of the coordinator means for the subtasks.
     pub(super) fn follow(&mut self, answer: Result<Vec<Event>>) -> Step {
-        let events = match answer {
+        let found_out = match answer {
             Ok(events) => events,
-            Err(error) => return Step::failed(error),
+            Err(error) => {
+                self.deliver_untold();
+                return Step::failed(error);
+            }
         };
-        self.deliver(&events);
+        let events = self.told(found_out);
         self.delete_in_background();
         Step { events, failure: self.coordinator.take_failure() }
+    }
+
+    /// Tells subtasks what has become of checkpoints; returns it after what no step has returned yet.
+    pub(super) fn told(&mut self, found_out: Vec<Event>) -> Vec<Event> {
+        self.deliver(&found_out);
+        let mut events = std::mem::take(&mut self.untold);
+        events.extend(found_out);
+        events
+    }
+
+    /// What requests that return no events have found out and no step has returned yet: a sweep, a run of deletions or
+    /// the deletion of a savepoint can settle a publish in doubt. The subtasks have been told; the next step that
+    /// returns events returns these first, unless they are taken before.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        self.deliver_untold();
+        std::mem::take(&mut self.untold)
+    }
+
+    /// Tells subtasks at once what a request that returns no events has found out about checkpoints: an attempt whose
+    /// end only the coordinator knows would keep what it uploaded.
+    pub(super) fn deliver_untold(&mut self) {
+        let events = self.coordinator.take_events();
+        self.deliver(&events);
+        self.untold.extend(events);
     }
 
     /// Tells subtasks what has become of checkpoints, unless notices are lost.

@@ -9,7 +9,7 @@ use lowtide_format::{CheckpointId, CheckpointKind, Generation, Store};
 use lowtide_heap::HeapBackend;
 
 use crate::backend::Backend;
-use crate::coordinator::{Acknowledgement, Trigger};
+use crate::coordinator::{Acknowledgement, Event, Trigger};
 use crate::error::Result;
 use crate::job::{ChainLink, CheckpointStat, Failover, Job, JobBuilder, RestoreFrom, Step, ValueState};
 use crate::sweep::{SweepOptions, SweepReport};
@@ -73,6 +73,8 @@ pub(crate) trait Driven {
     /// Deletes what was decided; how many objects could not be deleted.
     async fn run_deletions(&mut self) -> Result<usize>;
     async fn sweep(&mut self, options: SweepOptions) -> Result<SweepReport>;
+    /// What requests without events of their own have found out.
+    fn take_events(&mut self) -> Vec<Event>;
     async fn stop(self: Box<Self>) -> Result<()>;
 }
 
@@ -259,6 +261,10 @@ impl<B: Backend> Driven for DrivenJob<B> {
 
     async fn sweep(&mut self, options: SweepOptions) -> Result<SweepReport> {
         self.job.sweep(options).await
+    }
+
+    fn take_events(&mut self) -> Vec<Event> {
+        self.job.take_events()
     }
 
     async fn stop(self: Box<Self>) -> Result<()> {

@@ -121,6 +121,7 @@ impl Session {
             other => self.command_on_jobs(other).await,
         };
         self.delete_decided().await;
+        self.print_found_out();
         Ok(outcome)
     }
 
@@ -193,6 +194,13 @@ impl Session {
         for event in step.events {
             self.print(event);
         }
+    }
+
+    /// Prints what requests without events of their own have found out about the current job.
+    fn print_found_out(&mut self) {
+        let Ok((_, slot)) = self.current() else { return };
+        let events = slot.live.as_mut().map(|job| job.take_events()).unwrap_or_default();
+        events.into_iter().for_each(|event| self.print(event));
     }
 
     /// The current job, running or not.

@@ -145,6 +145,7 @@ impl Session {
                 Self::unless_stalled(depot, sweep_directory(&directory, options, now, &ids)).await
             }
         };
+        self.print_found_out();
         let Some(swept) = swept else { return Ok(()) };
         let SweepReport { orphans, failed } = swept?;
         self.print(format!("swept {}", orphans.len() - failed.len()));
