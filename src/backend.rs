@@ -24,7 +24,7 @@ use lowtide_format::{
 use lowtide_heap::CancelToken;
 
 use crate::coordinator::{Acknowledgement, BaseMode};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::restore::RestoreSource;
 
 mod heap;
@@ -328,6 +328,18 @@ pub trait Backend: Sized + Send + 'static {
     ///
     /// As [`Backend::get`].
     fn len<K: Key, N: Namespace, V: Value>(&self, state: Self::State<K, N, V>) -> Result<u64>;
+
+    /// Merges what the backend keeps of the state `name` in local files, now and not when it sees fit.
+    ///
+    /// # Errors
+    ///
+    /// `invalid-argument` on a backend that keeps states in memory, and if there is no such state; the backend's own.
+    fn compact(&mut self, name: &str) -> Result<()> {
+        let kind = Self::KIND;
+        Err(Error::invalid_argument(format!(
+            "{kind} keeps state {name} in memory, there is nothing to merge"
+        )))
+    }
 
     /// The synchronous phase of a checkpoint (rule B1). `options` say how the snapshot is written.
     ///

@@ -207,6 +207,17 @@ impl<B: Backend> Job<B> {
         ValueState::register(&mut self.subtasks, name)
     }
 
+    /// Merges what the backend keeps of the state `name` in local files, on all subtasks, as RocksDB's compaction does
+    /// when it sees fit. The next checkpoint carries the merged tables.
+    ///
+    /// # Errors
+    ///
+    /// `invalid-argument` on the heap backend, which keeps states in memory, and if there is no such state; `store` if
+    /// RocksDB fails.
+    pub fn compact(&mut self, name: &str) -> Result<()> {
+        self.subtasks.iter_mut().try_for_each(|subtask| subtask.backend.compact(name))
+    }
+
     /// Read access to a state.
     #[must_use]
     pub fn state<'j, K: Key, V: Value, N: Namespace>(

@@ -219,6 +219,10 @@ impl Backend for RocksBackend {
         Ok(RocksSnapshot::new(self.lsm.freeze(request)?, generation, self.assignment.range))
     }
 
+    fn compact(&mut self, name: &str) -> Result<()> {
+        Ok(self.lsm.compact_state(name)?)
+    }
+
     fn completed(&mut self, id: CheckpointId, _lowest_retained: CheckpointId) {
         self.lsm.completed(id);
     }

@@ -82,6 +82,10 @@ pub(crate) enum Command {
     Len {
         state: String,
     },
+    /// Merges the tables of a state; of use on RocksDB.
+    Compact {
+        state: String,
+    },
     Fill {
         place: Place,
         prefix: String,
@@ -189,7 +193,7 @@ impl Command {
     }
 
     fn of_data(name: &str, args: &mut Arguments<'_>) -> Result<Option<Self>, Misuse> {
-        let known = ["put", "update", "del", "clear", "get", "dump", "len", "fill"];
+        let known = ["put", "update", "del", "clear", "get", "dump", "len", "fill", "compact"];
         if !known.contains(&name) {
             return Ok(None);
         }
@@ -201,10 +205,11 @@ impl Command {
             "clear" => Self::Clear(place),
             "get" => Self::Get { place, keys: keys(args)? },
             "dump" => Self::Dump(place),
-            "len" if place.namespace.is_some() => {
-                return Err(Misuse("`len` counts all namespaces: leave `ns=` out".to_owned()));
+            "len" | "compact" if place.namespace.is_some() => {
+                return Err(Misuse(format!("`{name}` is about all namespaces: leave `ns=` out")));
             }
             "len" => Self::Len { state: place.state },
+            "compact" => Self::Compact { state: place.state },
             _ => Self::Fill {
                 place,
                 prefix: args.next("the prefix of the keys")?.to_owned(),

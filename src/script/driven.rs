@@ -46,6 +46,8 @@ pub(crate) trait Driven {
     /// The entries of one namespace, by key.
     fn dump(&mut self, state: &str, namespace: &str) -> Result<BTreeMap<String, String>>;
     fn len(&mut self, state: &str) -> Result<u64>;
+    /// Merges the state's tables now.
+    fn compact(&mut self, state: &str) -> Result<()>;
 
     fn trigger(&mut self, kind: CheckpointKind) -> Result<Trigger>;
     async fn write(&mut self, id: CheckpointId, subtask: u32) -> Step;
@@ -157,6 +159,10 @@ impl<B: Backend> Driven for DrivenJob<B> {
     fn remove(&mut self, state: &str, namespace: &str, key: &str) -> Result<()> {
         let state = self.state(state)?;
         self.job.state_mut(&state).remove_in(&namespace.to_owned(), key).map(|_| ())
+    }
+
+    fn compact(&mut self, state: &str) -> Result<()> {
+        self.job.compact(state)
     }
 
     fn clear(&mut self, state: &str, namespace: Option<&str>) -> Result<()> {

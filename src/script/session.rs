@@ -161,6 +161,7 @@ impl Session {
             | Command::Get { .. }
             | Command::Dump(_)
             | Command::Len { .. }
+            | Command::Compact { .. }
             | Command::Fill { .. } => self.on_data(command),
             Command::Objects
             | Command::Fault(_)

@@ -61,6 +61,7 @@ impl Session {
                 let len = self.running()?.len(&state)?;
                 self.print(len);
             }
+            Command::Compact { state } => self.running()?.compact(&state)?,
             _ => {}
         }
         Ok(())
