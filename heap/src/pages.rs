@@ -92,7 +92,7 @@ impl Block {
         // One page more than needed, to start at a boundary: the rest of it is never touched, so it takes no memory.
         let map = MmapOptions::new().len(bytes.checked_add(HUGE_PAGE_BYTES)?).map_anon().ok()?;
         let offset = map.as_ptr().align_offset(HUGE_PAGE_BYTES);
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", not(miri)))]
         // A refusal means small pages, which are slower and right.
         map.advise_range(memmap2::Advice::HugePage, offset, bytes).ok();
         let slots = bytes / slot_bytes;
@@ -178,7 +178,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Miri follows every byte.
+    const CASES: u32 = if cfg!(miri) { 8 } else { 256 };
+
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(CASES))]
+
         #[test]
         fn slots_of_any_sizes_overlap_nowhere(
             steps in proptest::collection::vec((any::<bool>(), 0_usize..3_000_000, 0_usize..40), 1..60),

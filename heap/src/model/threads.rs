@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use lowtide_format::FinishedSegment;
+use lowtide_format::{Compression, FinishedSegment, SegmentOptions};
 
 use super::harness::{Contents, Harness, options, write};
 use crate::rewrite::{ChainStats, RewritePlan, RewritePolicy};
@@ -51,6 +51,13 @@ fn change(harness: &mut Harness, numbers: &mut Numbers, keys: u64) {
     }
 }
 
+/// As a job writes; uncompressed under miri, which runs no C.
+fn write_options() -> WriteOptions {
+    let compression = if cfg!(miri) { Compression::None } else { Compression::default() };
+    let segment = SegmentOptions { compression, ..SegmentOptions::default() };
+    WriteOptions { segment, ..WriteOptions::default() }
+}
+
 /// Writes a snapshot on another thread while `meanwhile` runs here.
 fn write_beside(
     snapshots: Vec<HeapSnapshot>,
@@ -61,7 +68,7 @@ fn write_beside(
             .into_iter()
             .map(|mut snapshot| {
                 scope.spawn(move || {
-                    let segments = write(&mut snapshot, &WriteOptions::default());
+                    let segments = write(&mut snapshot, &write_options());
                     (snapshot, segments)
                 })
             })
