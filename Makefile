@@ -20,13 +20,13 @@ endif
 CARGO := . scripts/env.sh $(PATHS) && cargo
 ARGS ?= --report target/report
 
-.PHONY: compare test deps fmt lint doc unit features script deny bench bars s3 simulate breaks crash
+.PHONY: compare test deps fmt lint doc unit loom features script deny bench bars s3 simulate breaks crash explore
 
 compare: deps
 	$(CARGO) run --release --locked $(FEATURES) --bin lowtide -- compare $(ARGS)
 
 .NOTPARALLEL:
-test: fmt lint doc features deny script unit
+test: fmt lint doc features deny script unit loom
 
 deps:
 	@scripts/deps.sh $(PATHS)
@@ -44,6 +44,10 @@ doc: export RUSTDOCFLAGS := -D warnings
 # The library alone, as a host embeds it: no command line, no RocksDB.
 features: deps
 	cargo check --locked -p lowtide --lib --no-default-features
+
+# The hand-over between owner and writers in every interleaving; the other explorations need more tools.
+loom: deps
+	scripts/explore.sh loom
 
 # Beside a real S3-compatible server, which is installed and started; says loudly if it cannot be, and tests the rest.
 unit: deps
@@ -68,6 +72,10 @@ breaks: deps
 # The kill test for long: make crash ROUNDS=500
 crash: deps
 	LOWTIDE_CRASH_ROUNDS=$(ROUNDS) cargo test --locked --test crash
+
+# Every interleaving, undefined behaviour, memory errors: what of it the machine has the tools for.
+explore: deps
+	scripts/explore.sh
 
 # Advisories need a database that cargo-deny fetches itself, so they are not part of the tests.
 deny:
