@@ -174,7 +174,10 @@ impl Harness {
         let acknowledgement = snapshot.finish(files).unwrap();
         assert_eq!(acknowledgement.entries as usize, expected.counts.len() + expected.texts.len());
         self.stored.insert(id, Stored { acknowledgement, expected });
-        self.check_restores(id);
+        // Under miri, which takes a thousand times as long, a test says itself what it restores.
+        if !cfg!(miri) {
+            self.check_restores(id);
+        }
         &self.stored[&id]
     }
 

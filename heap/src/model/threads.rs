@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use lowtide_format::{Compression, FinishedSegment, SegmentOptions};
+use lowtide_format::{CheckpointId, Compression, FinishedSegment, SegmentOptions};
 
 use super::harness::{Contents, Harness, options, write};
 use crate::rewrite::{ChainStats, RewritePlan, RewritePolicy};
@@ -101,13 +101,19 @@ fn run(seed: u64) {
         for ((snapshot, segments), expected) in written.into_iter().zip(expected) {
             harness.store(snapshot, segments, expected);
         }
-        harness.check();
+        // Miri looks at accesses, not at results, and takes a thousand times as long.
+        if !cfg!(miri) || round + 1 == ROUNDS {
+            harness.check();
+        }
         if numbers.next(4) == 0 {
             harness.backend.aborted(id);
         } else {
             harness.backend.completed(id);
             base = Some(id.get());
         }
+    }
+    if let Some(base) = base {
+        harness.check_restores(CheckpointId::new(base).unwrap());
     }
     assert_eq!(harness.backend.figures().live_snapshots, 0);
     assert_eq!(harness.backend.figures().records_held, 0);
