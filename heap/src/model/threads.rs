@@ -10,9 +10,9 @@ use crate::rewrite::{ChainStats, RewritePlan, RewritePolicy};
 use crate::{BaseMode, FreezeKind, HeapSnapshot, WriteOptions};
 
 const SEEDS: u64 = 20;
-const ROUNDS: u64 = 8;
+const ROUNDS: u64 = if cfg!(miri) { 6 } else { 8 };
 const CHANGES_A_ROUND: u64 = 90;
-const KEYS: u64 = 160;
+const KEYS: u64 = if cfg!(miri) { 90 } else { 160 };
 
 /// A small generator of numbers that look random.
 struct Numbers(u64);

@@ -25,6 +25,7 @@ enum Move {
     Checkpoint(Kind),
     Trigger(Kind),
     Overlap,
+    SlowUpload,
     Ahead,
     Churn,
     Write,
@@ -118,6 +119,8 @@ impl History {
             (1, Move::Dump),
         ]);
         let free = u32::from(job.held.is_none());
+        let left_behind =
+            self.world.jobs.iter().any(|other| !other.running && other.directory == job.directory);
         let safe = free * u32::from(!self.hang_planned());
         moves.extend([
             (safe * 16, Move::Checkpoint(Kind::Checkpoint)),
@@ -126,7 +129,8 @@ impl History {
             (free * 12, Move::Trigger(Kind::Checkpoint)),
             (free, Move::Trigger(Kind::Full)),
             (free * 2, Move::Trigger(Kind::Savepoint)),
-            (free * 4, Move::Overlap),
+            (free * 8, Move::Overlap),
+            (free * u32::from(left_behind) * 2, Move::SlowUpload),
             (free * u32::from(job.settings.acknowledged) * 8, Move::Ahead),
             (safe * 2, Move::Churn),
         ]);
@@ -153,6 +157,7 @@ impl History {
             Move::Checkpoint(kind) => self.checkpoint(kind).await.map(|_| ()),
             Move::Trigger(kind) => self.trigger(kind).await,
             Move::Overlap => self.overlap().await,
+            Move::SlowUpload => self.slow_upload().await,
             Move::Ahead => self.ahead().await,
             Move::Churn => self.churn().await,
             Move::Write => self.write().await,

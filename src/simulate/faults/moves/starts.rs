@@ -45,7 +45,7 @@ impl History {
         Settings {
             subtasks: 1 + self.random.below(4),
             key_groups: KEY_GROUPS,
-            retain: 1 + self.random.below(3) as usize,
+            retain: [1, 1, 2, 3].get(self.random.below(4) as usize).copied().unwrap_or(1),
             concurrent: [1, 2, 8].get(self.random.below(3) as usize).copied().unwrap_or(8),
             policies,
             acknowledged,

@@ -225,13 +225,13 @@ impl History {
         Ok(())
     }
 
-    async fn write_all(&mut self, id: u64) -> Verdict {
+    pub(super) async fn write_all(&mut self, id: u64) -> Verdict {
         let pending = self.job()?.pending.get(&id).cloned();
         let Some(pending) = pending else { return Ok(()) };
         self.write_one(id, &pending, None).await
     }
 
-    async fn acknowledge_all(&mut self, id: u64) -> Verdict {
+    pub(super) async fn acknowledge_all(&mut self, id: u64) -> Verdict {
         let pending = self.job()?.pending.get(&id).cloned();
         let Some(pending) = pending else { return Ok(()) };
         self.acknowledge_one(id, &pending, None).await

@@ -3,6 +3,7 @@
 use crate::simulate::faults::Situation;
 use crate::simulate::faults::history::{Breach, History, Verdict, ensure};
 use crate::simulate::faults::ledger::Cause;
+use crate::simulate::faults::world::{Job, Kind};
 
 /// A sweep from outside takes nothing younger: the checkpoint timeout.
 const SWEEP_AGE_MILLIS: u64 = 600_000;
@@ -59,16 +60,41 @@ impl History {
         if self.random.below(2) == 0 {
             self.stage.run(&format!("clock {}", SWEEP_AGE_MILLIS + 1)).await?;
         }
-        let current = self.world.current;
-        self.switch(sweeper).await?;
         let paused = self.random.below(2) == 0 && self.stage.faults().plans_open() == 0;
         let calls = ["list:1", "list:2", "list:3", "get:1", "get:2", "put:1", "delete:1"];
         let call = calls.get(self.random.below(7) as usize).copied().unwrap_or("list:3");
         let pause = if paused { format!(" pause={call}") } else { String::new() };
         // Refused unless the directory's job has stopped in order.
         let age = if self.random.below(3) == 0 { 0 } else { SWEEP_AGE_MILLIS };
-        let printed = self.stage.run(&format!("sweep age={age}{pause}")).await?;
         self.reach(if paused { Situation::SweepPaused } else { Situation::SweepOutside });
+        self.sweep_as(sweeper, age, &pause).await
+    }
+
+    /// A checkpoint is uploaded for longer than a sweep from outside waits, and then acknowledged.
+    pub(super) async fn slow_upload(&mut self) -> Verdict {
+        let (at, directory) = (self.world.current, self.job()?.directory.clone());
+        let gone = |job: &Job| !job.running && job.directory == directory;
+        let sweeper = self.world.jobs.iter().position(gone);
+        let Some(sweeper) = sweeper.filter(|_| !self.stage.sweep_is_paused()) else { return Ok(()) };
+        let id = self.job()?.next_id;
+        self.put().await?;
+        self.trigger(Kind::Checkpoint).await?;
+        if self.job_at(at)?.pending.contains_key(&id) {
+            self.write_all(id).await?;
+        }
+        self.stage.run(&format!("clock {}", SWEEP_AGE_MILLIS + 1)).await?;
+        self.reach(Situation::SweepOutside);
+        self.sweep_as(sweeper, SWEEP_AGE_MILLIS, "").await?;
+        if self.job_at(at)?.pending.contains_key(&id) {
+            self.acknowledge_all(id).await?;
+        }
+        Ok(())
+    }
+
+    async fn sweep_as(&mut self, sweeper: usize, age: u64, pause: &str) -> Verdict {
+        let current = self.world.current;
+        self.switch(sweeper).await?;
+        let printed = self.stage.run(&format!("sweep age={age}{pause}")).await?;
         self.world.swept_outside = true;
         self.judge_sweep(sweeper, age == 0, &printed).await?;
         self.switch(current).await
