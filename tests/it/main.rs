@@ -7,6 +7,7 @@
 )]
 
 mod api;
+mod budget;
 mod faults;
 mod heap_model;
 #[cfg(feature = "cli")]
