@@ -20,10 +20,12 @@ mod catalogue;
 mod claim;
 mod error;
 mod fileset;
+mod rebuild;
 mod registry;
 mod retention;
 
 pub use claim::Owner;
 pub use error::{RegistryError, RegistryErrorKind};
+pub use rebuild::Rebuilding;
 pub use registry::{FreeObject, Holder, Listing, PinId, Registry, Released};
 pub use retention::Retention;

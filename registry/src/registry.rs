@@ -16,6 +16,7 @@ use crate::catalogue::Catalogue;
 use crate::claim::Owner;
 use crate::error::RegistryError;
 use crate::fileset::{FileNumber, FileSet};
+use crate::rebuild::Rebuilding;
 
 /// Up to this many files every mutation checks the invariants in debug builds; beyond, tests call the check.
 const CHECKED_FILES_MAX: usize = 256;
@@ -89,7 +90,7 @@ impl Released {
     }
 }
 
-/// The files that a holder lists, for [`Registry::rebuild`].
+/// The files that a holder lists, for [`Registry::rebuild`] and [`Rebuilding`].
 #[derive(Clone, Debug)]
 pub struct Listing {
     /// Who lists them.
@@ -117,8 +118,7 @@ impl Registry {
         Self::default()
     }
 
-    /// A registry of what is published, from the manifests. Listings that follow each other share structure, so give
-    /// them in ascending order of their ids.
+    /// A registry of what is published, from the listings of all manifests: [`Rebuilding`] takes them one by one.
     ///
     /// Cost: O(all files listed) look-ups; memory O(distinct files + changes from one listing to the next).
     ///
@@ -126,24 +126,11 @@ impl Registry {
     ///
     /// [`RegistryError::Full`].
     pub fn rebuild(listings: impl IntoIterator<Item = Listing>) -> Result<Self, RegistryError> {
-        let mut registry = Self::new();
-        let mut before: Option<(Holder, FileSet)> = None;
-        for Listing { holder, files, owner } in listings {
-            let mut numbers = files
-                .into_iter()
-                .map(|file| registry.catalogue.learn(file, owner))
-                .collect::<Result<Vec<_>, _>>()?;
-            numbers.sort_unstable();
-            numbers.dedup();
-            let (parent, files) = match &before {
-                Some((holder, files)) => (Some(*holder), files.derive(&numbers)),
-                None => (None, FileSet::from_sorted(numbers)),
-            };
-            before = Some((holder, files.clone()));
-            registry.held.insert(holder, Held { files, parent });
+        let mut rebuilding = Rebuilding::new();
+        for listing in listings {
+            rebuilding.list(listing)?;
         }
-        registry.check_small();
-        Ok(registry)
+        Ok(rebuilding.finish())
     }
 
     /// `holder` lists the files of `base` without `removed`, and `added`, which belong to `owner`.
@@ -406,7 +393,17 @@ impl Registry {
         }
     }
 
-    fn check_small(&self) {
+    /// The number of a file of a rebuild.
+    pub(crate) fn learn(&mut self, file: FileId, owner: Owner) -> Result<FileNumber, RegistryError> {
+        self.catalogue.learn(file, owner)
+    }
+
+    /// `holder` lists these files, which are known.
+    pub(crate) fn hold(&mut self, holder: Holder, parent: Option<Holder>, files: FileSet) {
+        self.held.insert(holder, Held { files, parent });
+    }
+
+    pub(crate) fn check_small(&self) {
         if cfg!(debug_assertions) && self.catalogue.len() <= CHECKED_FILES_MAX {
             self.check_invariants();
         }

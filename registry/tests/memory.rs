@@ -8,13 +8,14 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use lowtide_format::{CheckpointId, FileId, ObjectName};
-use lowtide_registry::{Holder, Listing, Owner, Registry};
+use lowtide_registry::{Holder, Listing, Owner, Rebuilding, Registry};
 
-/// Counts the bytes of its thread: those that are in use, and all that were ever asked for.
+/// Counts the bytes of its thread: those that are in use, the most that ever were, and all that were ever asked for.
 struct Counting;
 
 thread_local! {
     static IN_USE: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
     static ASKED_FOR: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -23,6 +24,7 @@ thread_local! {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         IN_USE.set(IN_USE.get() + layout.size().cast_signed());
+        PEAK.set(PEAK.get().max(IN_USE.get()));
         ASKED_FOR.set(ASKED_FOR.get() + layout.size());
         // SAFETY: the caller keeps the contract of `alloc`, which is that of the system's allocator.
         unsafe { System.alloc(layout) }
@@ -75,6 +77,27 @@ fn a_rebuild_keeps_memory_for_distinct_files_and_changes_not_for_every_listing()
     assert_eq!(twenty.file_count() as u64, FILES + 19 * CHANGED);
     assert_eq!(one.file_count() as u64, FILES);
     // Nineteen more listings of twenty thousand files; a set of its own for each would take more than the first.
+    assert!(of_twenty < 2 * of_one, "{of_twenty} bytes for twenty listings, {of_one} for one");
+}
+
+#[test]
+fn a_rebuild_needs_no_more_than_one_listing_at_a_time() {
+    const FILES: u64 = 20_000;
+    // Each listing is made when it is asked for, as a manifest is that was just read.
+    let peak_of = |checkpoints: u64| {
+        let before = IN_USE.get();
+        PEAK.set(before);
+        let mut rebuilding = Rebuilding::new();
+        for id in 1..=checkpoints {
+            let first = (id - 1) * CHANGED;
+            let files = (first..first + FILES).map(file).collect();
+            let listing = Listing { holder: checkpoint(id), files, owner: Owner::Coordinator };
+            rebuilding.list(listing).unwrap();
+        }
+        assert_eq!(rebuilding.finish().file_count() as u64, FILES + (checkpoints - 1) * CHANGED);
+        PEAK.get() - before
+    };
+    let (of_one, of_twenty) = (peak_of(1), peak_of(20));
     assert!(of_twenty < 2 * of_one, "{of_twenty} bytes for twenty listings, {of_one} for one");
 }
 

@@ -1,5 +1,6 @@
 //! Reading what is published in a directory, without taking it over.
 
+use bytes::Bytes;
 use lowtide_format::{
     CheckpointId, DecodeLimits, Generation, Manifest, PublishedRef, SequenceMember, Store, StoreErrorKind,
 };
@@ -126,16 +127,26 @@ pub(crate) async fn read_published_past_damage(store: &Store) -> Result<Publishe
 
 /// The manifest that `reference` names.
 pub(crate) async fn read_manifest(store: &Store, reference: &PublishedRef) -> Result<Manifest> {
+    decode_manifest(reference, &read_manifest_bytes(store, reference).await?)
+}
+
+/// The bytes of the manifest that `reference` names, not checked.
+pub(crate) async fn read_manifest_bytes(store: &Store, reference: &PublishedRef) -> Result<Bytes> {
     let (id, name) = (reference.checkpoint, &reference.manifest);
-    let bytes = store.get(name, DecodeLimits::default()).await.map_err(|error| match error.kind() {
+    store.get(name, DecodeLimits::default()).await.map_err(|error| match error.kind() {
         StoreErrorKind::NotFound => {
             Error::new(ErrorKind::Missing, format!("manifest {name} of {id} is not there")).caused_by(error)
         }
         _ => Error::from(error),
-    })?;
-    reference.check(&bytes)?;
+    })
+}
+
+/// The manifest in these bytes, if they are the ones that `reference` means.
+pub(crate) fn decode_manifest(reference: &PublishedRef, bytes: &[u8]) -> Result<Manifest> {
+    let (id, name) = (reference.checkpoint, &reference.manifest);
+    reference.check(bytes)?;
     let manifest =
-        Manifest::decode(&bytes, DecodeLimits::default()).map_err(|error| error.in_object(name.as_str()))?;
+        Manifest::decode(bytes, DecodeLimits::default()).map_err(|error| error.in_object(name.as_str()))?;
     if manifest.checkpoint != id {
         return Err(Error::new(
             ErrorKind::Corrupt,

@@ -6,19 +6,19 @@
 //! is damaged does not keep a coordinator from starting: what only it lists is left to a sweep, which in turn does not
 //! run before it is gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 use lowtide_format::broken::{Break, is_broken};
 use lowtide_format::{
-    CheckpointId, Generation, Manifest, PublishedRef, RestoredFrom, SequenceMember, SequenceStep, Store,
+    CheckpointId, Generation, PublishedRef, RestoredFrom, SequenceMember, SequenceStep, Store,
 };
-use lowtide_registry::{Holder, Listing, Owner, Registry};
+use lowtide_registry::{Holder, Listing, Owner, Rebuilding, Registry};
 
 use super::deletions::Deleter;
 use super::machine::{Machine, Truth};
 use super::options::{Claim, CoordinatorOptions};
-use super::published::{Published, PublishedCheckpoint, read_manifest};
+use super::published::{Published, PublishedCheckpoint, decode_manifest, read_manifest_bytes};
 use super::view::View;
 use super::{Coordinator, UploadIdSource};
 use crate::clock::Millis;
@@ -104,19 +104,8 @@ impl Coordinator {
             return Err(Error::new(ErrorKind::Store, "the take-over is not there"));
         };
         let generation = head.generation;
-        let manifests = read_manifests(&store, &head, &take_over.abandoned).await?;
-        let registry = Registry::rebuild(manifests.iter().map(|(holder, reference, manifest)| Listing {
-            holder: *holder,
-            files: manifest.files.iter().map(|file| file.entry.id()).collect(),
-            owner: if reference.owned { Owner::Coordinator } else { Owner::Foreign },
-        }))?;
         let location = store.location();
-        let files = retained_objects(&head, &manifests);
-        let newest = head.checkpoints.iter().rev().find(|reference| reference.owned);
-        let base = newest.and_then(|newest| {
-            let found = manifests.iter().find(|(_, reference, _)| reference.manifest == newest.manifest);
-            found.map(|(_, _, manifest)| View::of_manifest(manifest))
-        });
+        let Found { registry, base, files } = read_manifests(&store, &head, &take_over.abandoned).await?;
         let mut machine = Machine::new(options, generation, take_over.truth, registry, base);
         machine.abandon(&take_over.abandoned);
         let mut coordinator = Self {
@@ -234,19 +223,25 @@ fn claimed(before: Truth, id: CheckpointId, location: &str) -> Result<TakeOver> 
     Ok(TakeOver { truth, step: SequenceStep::Claim { checkpoint: id }, abandoned })
 }
 
-type ReadManifest = (Holder, PublishedRef, Manifest);
+/// What the manifests of a directory come to.
+struct Found {
+    registry: Registry,
+    /// What the newest checkpoint of our own lists.
+    base: Option<View>,
+    /// Number of data objects that retained checkpoints of our own list.
+    files: usize,
+}
 
-/// The manifests of everything that is published, and of what was abandoned just now, checkpoints first and ids
+/// Reads the manifests of everything that is published, and of what was abandoned just now, checkpoints first and ids
 /// ascending. Damaged ones are left out.
+///
+/// Each is read once, and decoded only while it is registered: memory is O(distinct files), not O(files ×
+/// checkpoints), beside the encoded bytes of those on their way.
 ///
 /// # Errors
 ///
 /// `store` if one could not be read.
-async fn read_manifests(
-    store: &Store,
-    head: &SequenceMember,
-    abandoned: &[PublishedRef],
-) -> Result<Vec<ReadManifest>> {
+async fn read_manifests(store: &Store, head: &SequenceMember, abandoned: &[PublishedRef]) -> Result<Found> {
     let checkpoints = head.checkpoints.iter().chain(abandoned);
     let checkpoints = checkpoints.map(|reference| (Holder::Checkpoint(reference.checkpoint), reference));
     let savepoints =
@@ -254,25 +249,32 @@ async fn read_manifests(
     let wanted: Vec<_> =
         checkpoints.chain(savepoints).map(|(holder, reference)| (holder, reference.clone())).collect();
     let reads = wanted.into_iter().map(|(holder, reference)| async move {
-        match read_manifest(store, &reference).await {
-            Ok(manifest) => Ok(Some((holder, reference, manifest))),
+        let bytes = read_manifest_bytes(store, &reference).await;
+        (holder, reference, bytes)
+    });
+    let mut reads = futures::stream::iter(reads).buffered(MANIFESTS_IN_FLIGHT_MAX);
+    let own = |reference: &&PublishedRef| reference.owned;
+    let newest = head.checkpoints.iter().rfind(own).map(|reference| &reference.manifest);
+    let (mut rebuilding, mut base) = (Rebuilding::new(), None);
+    while let Some((holder, reference, bytes)) = reads.next().await {
+        let manifest = match bytes.and_then(|bytes| decode_manifest(&reference, &bytes)) {
+            Ok(manifest) => manifest,
             Err(error) if error.is_damage() || error.kind() == ErrorKind::Incompatible => {
                 tracing::warn!(checkpoint = %reference.checkpoint, error = %error, "manifest cannot be read");
-                Ok(None)
+                continue;
             }
-            Err(error) => Err(error),
+            Err(error) => return Err(error),
+        };
+        if newest == Some(&reference.manifest) {
+            base = Some(View::of_manifest(&manifest));
         }
-    });
-    let read = futures::stream::iter(reads).buffered(MANIFESTS_IN_FLIGHT_MAX);
-    read.try_filter_map(|manifest| async move { Ok(manifest) }).try_collect().await
-}
-
-/// Number of data objects that retained checkpoints of our own list.
-fn retained_objects(head: &SequenceMember, manifests: &[ReadManifest]) -> usize {
-    let own = |reference: &PublishedRef| {
-        reference.owned && head.checkpoints.iter().any(|kept| kept.manifest == reference.manifest)
-    };
-    let listed = manifests.iter().filter(|(_, reference, _)| own(reference));
-    let objects = listed.flat_map(|(_, _, manifest)| manifest.entries().map(|entry| &entry.object));
-    objects.collect::<std::collections::HashSet<_>>().len()
+        let files = manifest.files.iter().map(|file| file.entry.id()).collect();
+        let owner = if reference.owned { Owner::Coordinator } else { Owner::Foreign };
+        rebuilding.list(Listing { holder, files, owner })?;
+    }
+    let registry = rebuilding.finish();
+    let kept = head.checkpoints.iter().filter(own).map(|kept| Holder::Checkpoint(kept.checkpoint));
+    let objects = kept.flat_map(|holder| registry.files(holder)).map(|file| &file.object);
+    let files = objects.collect::<HashSet<_>>().len();
+    Ok(Found { registry, base, files })
 }
