@@ -52,6 +52,18 @@ impl<B: Backend> Job<B> {
         self.coordinator.published().checkpoints.iter().map(PublishedCheckpoint::id).collect()
     }
 
+    /// The oldest checkpoint of this job that is durable and kept: a host may forget what its sources delivered before
+    /// that one's barrier, and nothing later.
+    ///
+    /// It advances when a publish that subsumes an older checkpoint has been verified, never before; a publish that
+    /// fails, or is in doubt, leaves it where it is. `None` while no checkpoint of this job has completed: after a restore
+    /// without claim the one restored from is still needed, and it is another job's. Savepoints do not count: one that is
+    /// older needs its own place in the sources. Memory only.
+    #[must_use]
+    pub fn lowest_retained(&self) -> Option<CheckpointId> {
+        self.coordinator.lowest_retained()
+    }
+
     /// Savepoints in the job's directory, ids ascending.
     #[must_use]
     pub fn savepoints(&self) -> Vec<CheckpointId> {

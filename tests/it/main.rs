@@ -18,6 +18,7 @@ mod protocol;
 mod regress;
 mod rescale;
 mod restore;
+mod retained;
 #[cfg(feature = "rocksdb")]
 mod rocks;
 mod simulator;
