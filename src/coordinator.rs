@@ -282,6 +282,14 @@ impl Coordinator {
         self.machine.registry.holders(file)
     }
 
+    /// Whether something in flight needs a file in the object and nothing published lists one: a coordinator that takes
+    /// over does not know of it.
+    pub(crate) fn holds_unpublished(&self, object: &ObjectName) -> bool {
+        let published = |holder| matches!(holder, Holder::Checkpoint(_) | Holder::Savepoint(_));
+        let registry = &self.machine.registry;
+        registry.contains_object(object) && !registry.is_object_listed(object, published)
+    }
+
     /// Objects that attempts of subtasks have left are deleted, unless something lists them. The caller vouches that
     /// they were never acknowledged to a coordinator that may still publish them.
     pub fn discard(&mut self, objects: Vec<ObjectName>) {

@@ -61,14 +61,14 @@ pub(crate) struct Subtask<B: Backend> {
     pub(crate) backend: B,
     /// By id; an attempt leaves when its checkpoint completes or is aborted.
     attempts: BTreeMap<CheckpointId, Attempt<B::Snapshot>>,
-    /// What it has acknowledged for checkpoints that were aborted: may be a base in mode `Acknowledged`, and is known
-    /// to nobody else once the coordinator is lost.
-    unconfirmed: BTreeMap<CheckpointId, Vec<ObjectName>>,
+    /// What it has acknowledged for checkpoints that were aborted, as long as the coordinator holds it for something in
+    /// flight: in mode `Acknowledged` a base may list it, and nobody else knows of it once the coordinator is lost.
+    unconfirmed: Vec<ObjectName>,
 }
 
 impl<B: Backend> Subtask<B> {
     fn new(backend: B) -> Self {
-        Self { backend, attempts: BTreeMap::new(), unconfirmed: BTreeMap::new() }
+        Self { backend, attempts: BTreeMap::new(), unconfirmed: Vec::new() }
     }
 }
 

@@ -41,6 +41,12 @@ impl Catalogue {
         self.files.get(number as usize).and_then(Option::as_ref)
     }
 
+    /// The numbers of the known files in an object.
+    pub(crate) fn numbers(&self, object: &ObjectName) -> impl Iterator<Item = FileNumber> + '_ {
+        let parts = self.objects.get(object).map(|object| object.parts.as_slice());
+        parts.unwrap_or_default().iter().map(|(_, number)| *number)
+    }
+
     pub(crate) fn owner(&self, object: &ObjectName) -> Option<Owner> {
         self.objects.get(object).map(|object| object.owner)
     }

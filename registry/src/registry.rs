@@ -333,6 +333,13 @@ impl Registry {
         self.held.iter().any(|(holder, held)| of(*holder) && held.files.contains(number))
     }
 
+    /// Whether one of those holders for which `of` says yes lists a file in `object`. Cost: files in it × holders.
+    #[must_use]
+    pub fn is_object_listed(&self, object: &ObjectName, of: impl Fn(Holder) -> bool) -> bool {
+        let mut holders = self.held.iter().filter(|(holder, _)| of(**holder));
+        holders.any(|(_, held)| self.catalogue.numbers(object).any(|number| held.files.contains(number)))
+    }
+
     /// Who owns `object`; `None` if no file in it is listed.
     #[must_use]
     pub fn owner(&self, object: &ObjectName) -> Option<Owner> {

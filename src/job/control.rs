@@ -73,7 +73,7 @@ impl<B: Backend> Job<B> {
                 }
                 left.extend(attempt.end_with_all());
             }
-            left.extend(std::mem::take(&mut subtask.unconfirmed).into_values().flatten());
+            left.append(&mut subtask.unconfirmed);
         }
         self.coordinator.discard(left);
     }

@@ -335,15 +335,10 @@ impl<B: Backend> Job<B> {
     }
 
     fn deliver_aborted(&mut self, id: CheckpointId) {
-        let may_be_base = self.options.base_mode == BaseMode::Acknowledged;
-        for subtask in &mut self.subtasks {
-            subtask.backend.aborted(id);
-            let Some(attempt) = subtask.attempts.remove(&id) else { continue };
-            if may_be_base && matches!(attempt.phase, Phase::Acknowledged) {
-                subtask.unconfirmed.insert(id, attempt.end_with_all());
-            } else {
-                self.coordinator.discard(attempt.end());
-            }
+        for subtask in 0..self.subtasks.len() {
+            let Some(place) = self.subtasks.get_mut(subtask) else { continue };
+            place.backend.aborted(id);
+            self.end_attempts(subtask, &[id]);
         }
     }
 
@@ -351,25 +346,34 @@ impl<B: Backend> Job<B> {
     fn deliver_completed(&mut self, id: CheckpointId) {
         let lowest = self.coordinator.lowest_retained().unwrap_or(id);
         let pending = self.coordinator.pending();
-        for subtask in &mut self.subtasks {
-            let kind = subtask.attempts.get(&id).map(|attempt| attempt.kind);
+        for subtask in 0..self.subtasks.len() {
+            let Some(place) = self.subtasks.get_mut(subtask) else { continue };
+            let kind = place.attempts.get(&id).map(|attempt| attempt.kind);
             if kind != Some(CheckpointKind::Savepoint) {
                 // A savepoint is never a base, and says nothing about older checkpoints.
-                subtask.backend.completed(id, lowest);
-            }
-            if kind != Some(CheckpointKind::Savepoint) {
-                // What it needs of them it lists itself.
-                subtask.unconfirmed.retain(|other, _| *other > id);
+                place.backend.completed(id, lowest);
             }
             // Savepoints are overtaken by nothing; those that have ended all the same are not pending any more.
-            let older = subtask.attempts.range(..=id).map(|(other, _)| *other);
+            let older = place.attempts.range(..=id).map(|(other, _)| *other);
             let ended: Vec<_> = older.filter(|other| *other == id || !pending.contains(other)).collect();
-            for other in ended {
-                if let Some(attempt) = subtask.attempts.remove(&other) {
-                    self.coordinator.discard(attempt.end());
-                }
+            self.end_attempts(subtask, &ended);
+        }
+    }
+
+    /// Ends attempts of a subtask. What was acknowledged is the coordinator's, but in mode `Acknowledged` a checkpoint in
+    /// flight may hold it although its own was aborted: it is remembered as long as no published checkpoint lists it.
+    fn end_attempts(&mut self, subtask: usize, ended: &[CheckpointId]) {
+        let may_be_base = self.options.base_mode == BaseMode::Acknowledged;
+        let Some(place) = self.subtasks.get_mut(subtask) else { return };
+        for id in ended {
+            let Some(attempt) = place.attempts.remove(id) else { continue };
+            if may_be_base && matches!(attempt.phase, Phase::Acknowledged) {
+                place.unconfirmed.extend(attempt.end_with_all());
+            } else {
+                self.coordinator.discard(attempt.end());
             }
         }
+        place.unconfirmed.retain(|object| self.coordinator.holds_unpublished(object));
     }
 
     /// Starts working off decided deletions beside the job, if that is how it runs.

@@ -66,9 +66,10 @@ impl Machine {
         truth
     }
 
-    /// Names that no published checkpoint lists once `gone` are gone, except those that `listed` says are listed anew.
+    /// Names that no published checkpoint lists once `gone` are gone, except those that `listed` says are listed anew: what
+    /// `gone` list, and what only checkpoints in flight still pin because a checkpoint before these is gone.
     ///
-    /// Pins and pending checkpoints do not count: they end with this coordinator, and only a later one reads this.
+    /// Pins and pending checkpoints do not keep a name: they end with this coordinator, and only a later one reads this.
     pub(super) fn freed_by(
         &self,
         gone: &[CheckpointId],
@@ -80,16 +81,16 @@ impl Machine {
         };
         // A related set that stays makes the comparison cheap.
         let related = self.newest_own().map(Holder::Checkpoint).filter(|holder| stays(*holder));
-        let mut manifests = Vec::new();
+        let completed =
+            gone.iter().filter_map(|id| self.checkpoints.get(id).or_else(|| self.savepoints.get(id)));
+        let manifests = completed.map(|completed| completed.reference.manifest.clone());
+        let pins = self.pending.values().flat_map(|pending| &pending.pins).map(|pin| Holder::Pin(*pin));
         let mut objects = Vec::new();
-        for (id, holder) in gone.iter().zip(&holders) {
-            if let Some(completed) = self.checkpoints.get(id).or_else(|| self.savepoints.get(id)) {
-                manifests.push(completed.reference.manifest.clone());
-            }
+        for holder in holders.iter().copied().chain(pins) {
             // Nearly all files of a base are listed anew: that is asked first.
             let files: Vec<FileId> = match related {
-                Some(related) => self.registry.difference(*holder, related),
-                None => self.registry.files(*holder).filter(|file| !listed(file)).cloned().collect(),
+                Some(related) => self.registry.difference(holder, related),
+                None => self.registry.files(holder).filter(|file| !listed(file)).cloned().collect(),
             };
             let free = files.into_iter().filter(|file| {
                 !listed(file)
@@ -100,7 +101,7 @@ impl Machine {
         }
         objects.sort_unstable();
         objects.dedup();
-        manifests.into_iter().chain(objects).collect()
+        manifests.chain(objects).collect()
     }
 
     /// Who holds the files of a completed checkpoint or savepoint.
