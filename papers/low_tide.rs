@@ -64,7 +64,7 @@ fn options(workload: Workload) -> SimulateOptions {
 /// A bound on space with a budget that even the tightest one needs.
 fn space(ratio: f64) -> BoundedRewriting {
     let (bounds, budget) = (vec![Bound::SpaceAmplification { ratio }], RewriteBudget::Deltas(2.0));
-    BoundedRewriting { bounds, budget, ..BoundedRewriting::default() }
+    BoundedRewriting { bounds, budget, objects_max: None, ..BoundedRewriting::default() }
 }
 
 /// A table as Markdown.

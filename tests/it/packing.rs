@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use lowtide::heap::rewrite::{Bound, BoundedRewriting, RewriteBudget};
+use lowtide::heap::rewrite::{BoundedRewriting, RewriteBudget};
 use lowtide::{CheckpointKind, CountingStore, HeapSettings, Job, JobBuilder, ObjectClass, Store};
 use lowtide_format::Manifest;
 
@@ -26,10 +26,8 @@ fn counted() -> (Store, Arc<OnceLock<CountingStore>>) {
 
 /// Jobs that never rewrite and never have a budget: whatever is copied, the bound on objects has asked for.
 fn builder() -> JobBuilder {
-    let policy = BoundedRewriting {
-        budget: RewriteBudget::Bytes(0),
-        ..BoundedRewriting::exactly(Bound::MaxObjects { count: OBJECTS_MAX })
-    };
+    let policy =
+        BoundedRewriting { budget: RewriteBudget::Bytes(0), ..BoundedRewriting::packing(OBJECTS_MAX) };
     let backend = HeapSettings { rewriting: Some(Arc::new(policy)), ..HeapSettings::default() };
     Job::builder("j").key_groups(8).backend(backend)
 }
@@ -100,10 +98,8 @@ fn waste_is_copied_away_within_the_budget_also_after_a_restore() {
     for restored in [false, true] {
         run(async {
             let store = Store::memory();
-            let bounds = vec![Bound::MaxObjects { count: OBJECTS_MAX }];
-            let policy =
-                BoundedRewriting { bounds, ..BoundedRewriting::exactly(Bound::MaxObjects { count: 1 }) };
-            let backend = HeapSettings { rewriting: Some(Arc::new(policy)), ..HeapSettings::default() };
+            let policy = Arc::new(BoundedRewriting::packing(OBJECTS_MAX));
+            let backend = HeapSettings { rewriting: Some(policy), ..HeapSettings::default() };
             let builder = || Job::builder("j").key_groups(8).backend(backend.clone());
             let mut job = TextJob::of(builder().create(&store).await.unwrap());
             for number in 0..24 {

@@ -252,8 +252,13 @@ fn under_a_bound_on_objects_the_engine_copies_what_the_simulator_does() {
         [(6, RewriteBudget::Unlimited), (20, RewriteBudget::Bytes(0)), (20, RewriteBudget::Deltas(2.0))]
     {
         let policy = || -> Box<dyn RewritePolicy> {
-            let bounds = vec![Bound::SpaceAmplification { ratio: 2.0 }, Bound::MaxObjects { count }];
-            Box::new(BoundedRewriting { bounds, budget, ..BoundedRewriting::default() })
+            let bounds = vec![Bound::SpaceAmplification { ratio: 2.0 }];
+            Box::new(BoundedRewriting {
+                bounds,
+                budget,
+                objects_max: Some(count),
+                ..BoundedRewriting::default()
+            })
         };
         let name = format!("{count} objects, {budget:?}");
         let copied: u64 =

@@ -55,13 +55,6 @@ pub enum Bound {
         /// How many segments; at least 1.
         count: u32,
     },
-    /// Objects that this subtask's segments lie in: small ones are copied into one. Kept whatever the budget, at the
-    /// cost of at most 4 ÷ `count` of the retained bytes per checkpoint; a chain may list one object for every 16 MiB
-    /// of records if those are more, and takes a while after a restore from more objects.
-    MaxObjects {
-        /// How many objects; at least 1.
-        count: u32,
-    },
 }
 
 /// How many encoded bytes one checkpoint may rewrite.
@@ -93,7 +86,7 @@ pub enum VictimOrder {
     Greedy,
 }
 
-/// Bounds under a budget.
+/// Bounds under a budget, and a bound on the number of objects that hold the segments.
 ///
 /// # Examples
 ///
@@ -113,6 +106,13 @@ pub struct BoundedRewriting {
     pub bounds: Vec<Bound>,
     /// The budget, which wins over the bounds.
     pub budget: RewriteBudget,
+    /// At most this many objects hold this subtask's segments, at least 1: small ones are copied into one, once everything
+    /// is written. `None` copies nothing.
+    ///
+    /// Kept whatever the budget, at the cost of at most 4 ÷ `objects_max` of the retained bytes per checkpoint; a chain
+    /// may list one object for every 16 MiB of records if those are more, and takes a while after a restore from more
+    /// objects.
+    pub objects_max: Option<u32>,
     /// The order of victims.
     pub order: VictimOrder,
     /// Where rewritten records go.
@@ -129,12 +129,9 @@ impl Default for BoundedRewriting {
     /// checkpoint.
     fn default() -> Self {
         Self {
-            bounds: vec![
-                Bound::SpaceAmplification { ratio: 2.0 },
-                Bound::MaxSegments { count: 1024 },
-                Bound::MaxObjects { count: 1024 },
-            ],
+            bounds: vec![Bound::SpaceAmplification { ratio: 2.0 }, Bound::MaxSegments { count: 1024 }],
             budget: RewriteBudget::Deltas(1.5),
+            objects_max: Some(1024),
             order: VictimOrder::default(),
             survivors: Survivors::Apart,
             batch_deltas: 1.0,
@@ -150,15 +147,26 @@ impl BoundedRewriting {
         let survivors = match bound {
             // The cold part outlives the delta only where dead bytes decide.
             Bound::SpaceAmplification { .. } => Survivors::Apart,
-            Bound::MaxAge { .. } | Bound::MaxSegments { .. } | Bound::MaxObjects { .. } => {
-                Survivors::WithDelta
-            }
+            Bound::MaxAge { .. } | Bound::MaxSegments { .. } => Survivors::WithDelta,
         };
+        Self { bounds: vec![bound], survivors, ..Self::unbounded() }
+    }
+
+    /// Nothing is rewritten; small segments are copied so that at most `objects_max` objects, at least 1, hold them. No
+    /// budget.
+    #[must_use]
+    pub fn packing(objects_max: u32) -> Self {
+        Self { objects_max: Some(objects_max), ..Self::unbounded() }
+    }
+
+    /// No bound, no budget, nothing done before it must be.
+    fn unbounded() -> Self {
         Self {
-            bounds: vec![bound],
+            bounds: Vec::new(),
             budget: RewriteBudget::Unlimited,
+            objects_max: None,
             order: VictimOrder::default(),
-            survivors,
+            survivors: Survivors::WithDelta,
             batch_deltas: 0.0,
             full_where_cheaper: false,
         }
@@ -211,8 +219,6 @@ impl BoundedRewriting {
                     }
                 }
             }
-            // Kept by copying, once everything is written.
-            Bound::MaxObjects { .. } => {}
         }
     }
 
@@ -316,7 +322,7 @@ impl RewritePolicy for BoundedRewriting {
     }
 
     fn pack(&self, stats: &PackStats) -> Vec<usize> {
-        packing::choose(stats, &self.bounds)
+        self.objects_max.map_or_else(Vec::new, |count| packing::choose(stats, count))
     }
 
     fn part_bytes(&self, bytes: u64) -> Option<u64> {
@@ -370,7 +376,6 @@ fn reached(bound: Bound, selection: &Selection<'_>, stats: &ChainStats) -> f64 {
             selection.retained_bytes() as f64 / live as f64
         }
         Bound::MaxSegments { .. } => selection.listed() as f64,
-        Bound::MaxObjects { .. } => 0.0,
     }
 }
 
@@ -379,6 +384,5 @@ fn holds(bound: Bound, selection: &Selection<'_>, stats: &ChainStats) -> bool {
         Bound::MaxAge { checkpoints } => selection.age_max().is_none_or(|age| age < checkpoints),
         Bound::SpaceAmplification { ratio } => reached(bound, selection, stats) <= ratio,
         Bound::MaxSegments { count } => selection.listed() as u64 <= u64::from(count),
-        Bound::MaxObjects { .. } => true,
     }
 }

@@ -19,7 +19,6 @@
 //! - W3. Above the bound, a packing leaves at least three objects less than there were, unless fewer than four can be
 //!   copied.
 
-use super::Bound;
 use crate::chain::SegmentNumber;
 
 /// An object may hold this many bytes on average before more objects than the bound says are allowed: a larger copy at one
@@ -97,12 +96,7 @@ impl Choice<'_> {
 }
 
 /// The objects whose listed segments are to become one object, ascending by place: none, or what the bound asks for.
-pub(super) fn choose(stats: &PackStats, bounds: &[Bound]) -> Vec<usize> {
-    let count = bounds.iter().find_map(|bound| match bound {
-        Bound::MaxObjects { count } => Some(*count),
-        _ => None,
-    });
-    let Some(count) = count else { return Vec::new() };
+pub(super) fn choose(stats: &PackStats, count: u32) -> Vec<usize> {
     let mut choice = Choice { stats, chosen: Vec::new(), copied_bytes: 0 };
     free_waste(&mut choice);
     let alone = choice.chosen.len();
@@ -171,6 +165,7 @@ fn have_fewer(choice: &mut Choice<'_>, count: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rewrite::{BoundedRewriting, RewritePolicy};
 
     fn objects(sizes: &[u64]) -> Vec<ObjectStats> {
         let object = |(at, bytes): (usize, &u64)| ObjectStats {
@@ -184,13 +179,14 @@ mod tests {
     }
 
     fn chosen(objects: Vec<ObjectStats>, count: u32, budget_bytes: u64) -> Vec<usize> {
-        choose(&PackStats { objects, budget_bytes }, &[Bound::MaxObjects { count }])
+        choose(&PackStats { objects, budget_bytes }, count)
     }
 
     #[test]
     fn nothing_is_copied_while_the_bound_holds() {
         assert!(chosen(objects(&[5, 5, 5, 5]), 4, 1000).is_empty());
-        assert!(choose(&PackStats { objects: objects(&[1; 9]), budget_bytes: 9 }, &[]).is_empty());
+        let unbounded = BoundedRewriting { objects_max: None, ..BoundedRewriting::default() };
+        assert!(unbounded.pack(&PackStats { objects: objects(&[1; 9000]), budget_bytes: 9000 }).is_empty());
     }
 
     #[test]

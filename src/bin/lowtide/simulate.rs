@@ -108,9 +108,10 @@ impl FromStr for PolicyName {
     }
 }
 
-/// These bounds within a budget that even a tight bound on space needs.
-fn within_two_deltas(bounds: Vec<Bound>) -> BoundedRewriting {
-    BoundedRewriting { bounds, budget: RewriteBudget::Deltas(2.0), ..BoundedRewriting::default() }
+/// A bound on space, and perhaps on objects, within a budget that even a tight one needs.
+fn within_two_deltas(ratio: f64, objects_max: Option<u32>) -> BoundedRewriting {
+    let (bounds, budget) = (vec![Bound::SpaceAmplification { ratio }], RewriteBudget::Deltas(2.0));
+    BoundedRewriting { bounds, budget, objects_max, ..BoundedRewriting::default() }
 }
 
 impl PolicyName {
@@ -118,17 +119,12 @@ impl PolicyName {
         match self {
             PolicyName::Default => Box::new(BoundedRewriting::default()),
             PolicyName::Never => Box::new(Never),
-            PolicyName::Space(ratio) => {
-                Box::new(within_two_deltas(vec![Bound::SpaceAmplification { ratio }]))
-            }
+            PolicyName::Space(ratio) => Box::new(within_two_deltas(ratio, None)),
             PolicyName::MaxAge(checkpoints) => {
                 Box::new(BoundedRewriting::exactly(Bound::MaxAge { checkpoints }))
             }
             PolicyName::Segments(count) => Box::new(BoundedRewriting::exactly(Bound::MaxSegments { count })),
-            PolicyName::Objects(count) => Box::new(within_two_deltas(vec![
-                Bound::SpaceAmplification { ratio: 2.0 },
-                Bound::MaxObjects { count },
-            ])),
+            PolicyName::Objects(count) => Box::new(within_two_deltas(2.0, Some(count))),
             PolicyName::FullEvery(every) => Box::new(PeriodicFull { every }),
         }
     }

@@ -245,15 +245,21 @@ fn heap_settings(words: &JobWords, mut settings: HeapSettings) -> HeapSettings {
 /// The policy that rewrites what the bounds of a script need and nothing before, so that counts can be
 /// told beforehand; none if there is no bound.
 fn rewriting(words: &JobWords) -> Option<Arc<dyn RewritePolicy>> {
-    let bound = |rewrite: &Rewrite| match *rewrite {
-        Rewrite::Never => None,
-        Rewrite::MaxAge(checkpoints) => Some(Bound::MaxAge { checkpoints }),
-        Rewrite::Space(ratio) => Some(Bound::SpaceAmplification { ratio }),
-        Rewrite::Segments(count) => Some(Bound::MaxSegments { count }),
-        Rewrite::Objects(count) => Some(Bound::MaxObjects { count }),
+    let (mut bounds, mut objects_max) = (Vec::new(), None);
+    for rewrite in words.rewrite.iter().flatten() {
+        match *rewrite {
+            Rewrite::Never => {}
+            Rewrite::MaxAge(checkpoints) => bounds.push(Bound::MaxAge { checkpoints }),
+            Rewrite::Space(ratio) => bounds.push(Bound::SpaceAmplification { ratio }),
+            Rewrite::Segments(count) => bounds.push(Bound::MaxSegments { count }),
+            Rewrite::Objects(count) => objects_max = Some(count),
+        }
+    }
+    let exactly = match (bounds.first(), objects_max) {
+        (Some(bound), _) => BoundedRewriting::exactly(*bound),
+        (None, Some(count)) => BoundedRewriting::packing(count),
+        (None, None) => return None,
     };
-    let bounds: Vec<Bound> = words.rewrite.iter().flatten().filter_map(bound).collect();
-    let exactly = BoundedRewriting::exactly(*bounds.first()?);
     let budget = words.rewrite_bytes.map_or(RewriteBudget::Unlimited, RewriteBudget::Bytes);
-    Some(Arc::new(BoundedRewriting { bounds, budget, ..exactly }))
+    Some(Arc::new(BoundedRewriting { bounds, budget, objects_max, ..exactly }))
 }
