@@ -60,6 +60,7 @@ struct Seen {
     refused: u64,
     savepoints: u64,
     mixed_bases: u64,
+    packing: u64,
     empty_chains: u64,
 }
 
@@ -81,6 +82,7 @@ impl Seen {
         self.copied += restored & u64::from(!line.contains("claim=claim"));
         self.rescaled += restored & u64::from(line.contains("subtasks="));
         self.mixed_bases += u64::from(line.contains("base=acknowledged"));
+        self.packing += u64::from(line.contains("objects:"));
     }
 }
 
@@ -104,8 +106,16 @@ fn options(numbers: &mut Numbers) -> String {
     if numbers.one_in(3) {
         text.push_str(" antimatter=always");
     }
+    let mut policies = Vec::new();
     if numbers.one_in(3) {
-        write!(text, " rewrite=max-age:{}", 1 + numbers.below(3)).unwrap();
+        policies.push(format!("max-age:{}", 1 + numbers.below(3)));
+    }
+    if numbers.one_in(3) {
+        // Copying small segments into one object changes nothing of what the model knows.
+        policies.push(format!("objects:{}", 1 + numbers.below(4)));
+    }
+    if !policies.is_empty() {
+        write!(text, " rewrite={}", policies.join(",")).unwrap();
     }
     text
 }
@@ -274,7 +284,8 @@ async fn random_scripts_print_what_the_model_says() {
     for count in [aborted, ignored, subsumed, tombstones, clears, rewritten, claimed, copied] {
         assert!(count >= CASES / 20, "too rare: {seen:?}");
     }
-    for count in [rescaled, failovers, refused, savepoints, seen.mixed_bases, seen.empty_chains] {
+    let Seen { mixed_bases, packing, empty_chains, .. } = seen;
+    for count in [rescaled, failovers, refused, savepoints, mixed_bases, packing, empty_chains] {
         assert!(count >= CASES / 20, "too rare: {seen:?}");
     }
 }

@@ -602,16 +602,17 @@ impl Settings {
     }
 }
 
-/// No rewriting, or one of the bounds with a small or an unlimited budget.
+/// No rewriting, or one of the bounds with a small or an unlimited budget; small segments in few objects or each in its own.
 fn policy(rng: &mut Rng) -> Option<Arc<dyn RewritePolicy>> {
+    let objects_max = rng.chance(40).then(|| 1 + rng.below(4) as u32);
     let bound = match rng.below(5) {
-        0 => return None,
+        0 => return objects_max.map(|count| Arc::new(BoundedRewriting::packing(count)) as Arc<_>),
         1 => Bound::MaxAge { checkpoints: rng.below(3) as u32 },
         2 => Bound::SpaceAmplification { ratio: 1.0 + rng.below(10) as f64 / 10.0 },
         _ => Bound::MaxSegments { count: 1 + rng.below(3) as u32 },
     };
     let budget = if rng.chance(50) { RewriteBudget::Unlimited } else { RewriteBudget::Bytes(rng.below(200)) };
-    Some(Arc::new(BoundedRewriting { budget, ..BoundedRewriting::exactly(bound) }))
+    Some(Arc::new(BoundedRewriting { budget, objects_max, ..BoundedRewriting::exactly(bound) }))
 }
 
 fn builder(name: &str, subtasks: u32, retained: u32) -> JobBuilder {

@@ -134,6 +134,8 @@ pub(super) struct Options {
     pub(super) acknowledged: bool,
     /// `rewrite=max-age:K` without a budget.
     pub(super) max_age: Option<usize>,
+    /// `rewrite=objects:N`: several segments may lie in one object.
+    pub(super) packs: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -165,6 +167,8 @@ pub(super) struct Model {
     unclaimed: bool,
     /// Largest id that was published in this directory.
     published_max: Id,
+    /// Subtasks may list one segment together, and each copies it into an object of its own.
+    shares: bool,
 }
 
 pub(super) fn key_group(key: &str, key_groups: u16) -> u16 {
@@ -219,6 +223,7 @@ impl Model {
             clock: 1,
             unclaimed: false,
             published_max: 0,
+            shares: false,
         }
     }
 
@@ -593,7 +598,8 @@ impl Model {
         let retained = self.directory.retained.values();
         let files: BTreeSet<Segment> = retained.flat_map(segments).collect();
         let checkpoints = self.directory.retained.len();
-        lines.push(format!("recovered checkpoints={checkpoints} files={}", files.len()));
+        let files = if self.options.packs { "*".to_owned() } else { files.len().to_string() };
+        lines.push(format!("recovered checkpoints={checkpoints} files={files}"));
         lines
     }
 
@@ -623,10 +629,11 @@ impl Model {
         let tombstones: usize = new.iter().map(|segment| segment.tombstones.len()).sum();
         let clears: usize = new.iter().map(|segment| segment.clears.len()).sum();
         let rewritten: usize = checkpoint.parts.iter().map(|part| part.rewritten).sum();
+        let segments = segments(checkpoint).len();
+        let segments = if self.shares && self.options.packs { "*".to_owned() } else { segments.to_string() };
         format!(
-            "chk-{id} base={} puts={puts} tombstones={tombstones} clears={clears} rewritten={rewritten} segments={}",
+            "chk-{id} base={} puts={puts} tombstones={tombstones} clears={clears} rewritten={rewritten} segments={segments}",
             chk(checkpoint.base),
-            segments(checkpoint).len()
         )
     }
 
@@ -667,6 +674,7 @@ impl Model {
         self.unclaimed = !claim;
         self.next = if claim { self.next_after_claim(id) } else { id + 1 };
         self.last_frozen = self.next - 1;
+        self.shares |= subtasks != self.options.subtasks;
         self.options.subtasks = subtasks;
         let now = self.tick();
         let key_groups = self.options.key_groups;

@@ -75,8 +75,11 @@ impl Interpreter {
             }
             "crash" | "unmute" => Vec::new(),
             "objects" => {
-                let owned = self.owners.values().map(|owner| self.jobs[owner].referenced());
-                let referenced: usize = owned.sum();
+                let owners = || self.owners.values().map(|owner| &self.jobs[owner]);
+                // Which segments share an object is not modelled.
+                let packs = owners().any(|model| model.options.packs);
+                let referenced = owners().map(Model::referenced).sum::<usize>().to_string();
+                let referenced = if packs { "*" } else { &referenced };
                 let orphaned = if self.untidy { "*" } else { "0" };
                 vec![format!("referenced={referenced} orphaned={orphaned} missing=0 meta=*")]
             }
@@ -218,6 +221,7 @@ fn options(words: &mut Vec<&str>) -> Options {
     let number = |words: &mut Vec<&str>, name, default: usize| -> usize {
         option(words, name).map_or(default, |text| text.parse().unwrap())
     };
+    let policies = option(words, "rewrite").unwrap_or_default();
     Options {
         subtasks: number(words, "subtasks", 1),
         key_groups: u16::try_from(number(words, "key-groups", 8)).unwrap(),
@@ -225,8 +229,10 @@ fn options(words: &mut Vec<&str>) -> Options {
         concurrent: number(words, "concurrent", 8),
         always: option(words, "antimatter") == Some("always"),
         acknowledged: option(words, "base") == Some("acknowledged"),
-        max_age: option(words, "rewrite")
-            .and_then(|text| text.strip_prefix("max-age:"))
+        max_age: policies
+            .split(',')
+            .find_map(|text| text.strip_prefix("max-age:"))
             .map(|age| age.parse().unwrap()),
+        packs: policies.contains("objects:"),
     }
 }
