@@ -10,6 +10,7 @@ mod api;
 mod budget;
 mod faults;
 mod heap_model;
+mod late;
 #[cfg(feature = "cli")]
 mod oracle;
 mod packing;
