@@ -1,11 +1,14 @@
 //! Stores and whole jobs against a real S3-compatible server, and against memory and local disk for comparison.
 //!
-//! `scripts/s3.sh cargo test --features s3 --test s3` starts the server. Without one, the tests of it say so and pass.
+//! `scripts/s3.sh cargo test --features s3 --test s3` starts the server. Without one, the tests of it say so and pass. What
+//! a sound server does not answer comes from one of our own (`server`).
 #![cfg(feature = "s3")]
 #![expect(clippy::unwrap_used, reason = "whatever fails while a job is set up fails the test")]
 
 mod conformance;
+mod errors_inside;
 mod jobs;
+mod server;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
