@@ -722,8 +722,11 @@ impl Model {
                 }
             }
         }
-        part.elements =
-            cut.into_iter().map(|((_, segment), groups)| Element { segment, groups, live: 0 }).collect();
+        let cut = cut.into_iter().map(|((_, segment), groups)| Element { segment, groups, live: 0 });
+        // In fewer key groups an element may hold no live record: it is not listed for this subtask any more, and neither
+        // tombstone nor clear is needed because of it.
+        let cut: Vec<Element> = cut.collect();
+        part.elements = self.listed(&cut, &part.homes, source.id, self.options.key_groups);
         part
     }
 }
