@@ -10,7 +10,7 @@ use lowtide_registry::PinId;
 
 use super::acknowledgement::Acknowledgement;
 use super::event::Trigger;
-use super::view::Base;
+use super::view::{Base, ListedFile};
 use crate::clock::Millis;
 
 /// How far a checkpoint in flight has come.
@@ -88,14 +88,20 @@ impl Pending {
         // A new file of another checkpoint is a copy of one that the base lists.
         let mut originals = Vec::new();
         for file in part.files.iter().filter(|file| file.checkpoint != self.id) {
-            let original = base.and_then(|base| base.view.original_of(file));
-            let original = original
-                .ok_or_else(|| format!("its new file {} is of {}", file.entry.object, file.checkpoint))?;
-            originals.push((file.entry.id(), original));
+            let of_file = base.into_iter().flat_map(|base| base.view.originals_of(file));
+            let before = originals.len();
+            originals.extend(of_file.map(|original| (file.entry.id(), original)));
+            if originals.len() == before {
+                return Err(format!("its new file {} is of {}", file.entry.object, file.checkpoint));
+            }
         }
         let new = |file: &FileId| new.iter().find(|(id, _)| id == file).map(|(_, file)| Arc::clone(file));
-        let kept = |file: &FileId| {
-            let original = originals.iter().find(|(id, _)| id == file).map(|(_, original)| *original);
+        // Of several files of one content, it is a copy of the one that was listed for its key groups.
+        let kept = |file: &FileId, key_groups: &KeyGroupSet| {
+            let mut of_file = originals.iter().filter(|(id, _)| id == file).map(|(_, original)| *original);
+            let first = of_file.next();
+            let covers = |original: &&ListedFile| key_groups.is_subset(&original.key_groups);
+            let original = first.into_iter().chain(of_file).find(covers).or(first);
             original.or_else(|| base.and_then(|base| base.view.get(file)))
         };
         let own = KeyGroupSet::from(range);
@@ -105,7 +111,7 @@ impl Pending {
             if !element.key_groups.is_subset(&own) {
                 return Err(format!("it lists {} for key groups outside {range}", file.object));
             }
-            files.push(match (new(file), kept(file)) {
+            files.push(match (new(file), kept(file, &element.key_groups)) {
                 (Some(new), None) => new,
                 (None, None) => {
                     return Err(format!("it keeps {}, which its base does not list", file.object));
@@ -118,7 +124,8 @@ impl Pending {
             });
         }
         for (name, file) in &part.private {
-            let known = new(file).or_else(|| kept(file).map(|listed| Arc::clone(&listed.file)));
+            let any = KeyGroupSet::new();
+            let known = new(file).or_else(|| kept(file, &any).map(|listed| Arc::clone(&listed.file)));
             files.push(known.ok_or_else(|| {
                 format!("it keeps {name} as {}, which its base does not list", file.object)
             })?);

@@ -55,12 +55,14 @@ impl View {
         self.completed.push(manifest.checkpoint);
     }
 
-    /// The listed file that this one is a copy of. O(files).
-    pub(crate) fn original_of(&self, copy: &ManifestFile) -> Option<&ListedFile> {
+    /// The listed files that this one can be a copy of: several if subtasks that listed one file together have each
+    /// copied it already. O(files).
+    pub(crate) fn originals_of(&self, copy: &ManifestFile) -> impl Iterator<Item = &ListedFile> {
         let content = |file: &ManifestFile| {
             (file.checkpoint, file.entry.kind, file.entry.length, file.entry.checksum, file.records)
         };
-        self.files().find(|listed| content(&listed.file) == content(copy))
+        let wanted = content(copy);
+        self.files().filter(move |listed| content(&listed.file) == wanted)
     }
 
     /// What one subtask's acknowledgement lists: `files` describes its elements, and then its private files.

@@ -151,3 +151,31 @@ fn subtasks_pack_what_they_share_after_a_rescale_each_for_itself() {
         assert_eq!(job.dump().len(), 90);
     });
 }
+
+#[test]
+fn what_two_subtasks_have_copied_each_for_itself_is_copied_again() {
+    run(async {
+        let store = Store::memory();
+        let policy = Arc::new(BoundedRewriting::packing(1));
+        let backend = HeapSettings { rewriting: Some(policy), ..HeapSettings::default() };
+        let builder = || Job::builder("j").key_groups(8).backend(backend.clone());
+        let mut job = TextJob::of(builder().create(&store).await.unwrap());
+        for round in 0..5 {
+            (0..20).for_each(|key| job.put(&format!("{round}-{key}"), "1"));
+            job.job.checkpoint(CheckpointKind::Checkpoint).await.unwrap();
+        }
+        drop(job);
+        let mut job = TextJob::of(builder().subtasks(3).recover(&store).await.unwrap());
+        let mut copied = 0;
+        for round in 0..6 {
+            (0..20).for_each(|key| job.put(&format!("more-{round}-{key}"), "1"));
+            // Each copies what all have listed, and then its own copies.
+            copied += job.job.checkpoint(CheckpointKind::Checkpoint).await.unwrap().copied_bytes;
+        }
+        assert!(copied > 0, "nothing was copied");
+        let expected = job.dump();
+        drop(job);
+        let job = TextJob::of(builder().subtasks(1).recover(&store).await.unwrap());
+        assert_eq!((job.dump().len(), job.dump()), (220, expected));
+    });
+}
