@@ -300,6 +300,12 @@ impl Model {
         self.pending.keys().copied().collect()
     }
 
+    /// Whether a subtask may build on what no published checkpoint lists: a lost process leaves that behind.
+    pub(super) fn holds_unpublished(&self) -> bool {
+        let published = self.directory.retained.keys().next_back().copied();
+        self.options.acknowledged && self.subtasks.iter().any(|subtask| subtask.acknowledged > published)
+    }
+
     pub(super) fn subtasks(&self) -> usize {
         self.subtasks.len()
     }

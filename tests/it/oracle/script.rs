@@ -12,7 +12,7 @@ pub(super) struct Interpreter {
     /// The job that owns each directory; directories are named by the job that began them.
     owners: BTreeMap<String, String>,
     current: String,
-    /// Some job was left behind with checkpoints pending: what they uploaded is still there.
+    /// Some job was left behind with checkpoints pending, or with what was acknowledged and never published: it is still there.
     untidy: bool,
     /// Subtasks of the current job may not have heard that a checkpoint was aborted.
     muted: bool,
@@ -104,7 +104,7 @@ impl Interpreter {
             None => (from, None),
         };
         let mut model = self.jobs[source].clone();
-        let pending = !model.pending_ids().is_empty();
+        let pending = !model.pending_ids().is_empty() || model.holds_unpublished();
         let newest = model.directory.retained.keys().next_back().copied();
         let Some(wanted) = wanted.or(newest) else {
             return vec!["error not-found: *".to_owned()];
