@@ -93,10 +93,10 @@ impl Store {
         }
         let tag = found.meta.e_tag.clone();
         let size = found.meta.size;
-        let mut whole = BytesMut::new();
+        let mut whole = Body::default();
         for resumes in 0.. {
             let cut = take_body(found, &mut whole, need).await;
-            let have = whole.len() as u64;
+            let have = whole.length();
             if have == need {
                 return Ok(whole.freeze());
             }
@@ -121,15 +121,46 @@ impl Store {
     }
 }
 
+/// What has come of a body: one that comes in one piece is not copied.
+#[derive(Default)]
+struct Body {
+    only: Bytes,
+    joined: BytesMut,
+}
+
+impl Body {
+    fn length(&self) -> u64 {
+        (self.only.len() + self.joined.len()) as u64
+    }
+
+    /// Appends a piece of a body of `need` bytes.
+    fn push(&mut self, piece: Bytes, need: u64) {
+        if self.length() == 0 {
+            self.only = piece;
+            return;
+        }
+        if self.joined.is_empty() {
+            // Within the limit that was checked; a body that is longer is refused.
+            self.joined.reserve(usize::try_from(need).unwrap_or_default());
+        }
+        self.joined.extend_from_slice(&std::mem::take(&mut self.only));
+        self.joined.extend_from_slice(&piece);
+    }
+
+    fn freeze(self) -> Bytes {
+        if self.joined.is_empty() { self.only } else { self.joined.freeze() }
+    }
+}
+
 /// Appends what comes of a body, up to a little more than `need` bytes; returns why it ended, if it did not by itself.
-async fn take_body(found: GetResult, whole: &mut BytesMut, need: u64) -> Option<object_store::Error> {
+async fn take_body(found: GetResult, whole: &mut Body, need: u64) -> Option<object_store::Error> {
     let mut chunks = match found.payload {
         GetResultPayload::Stream(chunks) => chunks,
         // A local file is read in one piece instead of many small ones on the blocking pool.
         _ => {
             return match found.bytes().await {
                 Ok(bytes) => {
-                    whole.extend_from_slice(&bytes);
+                    whole.push(bytes, need);
                     None
                 }
                 Err(source) => Some(source),
@@ -138,10 +169,10 @@ async fn take_body(found: GetResult, whole: &mut BytesMut, need: u64) -> Option<
     };
     while let Some(chunk) = chunks.next().await {
         match chunk {
-            Ok(chunk) => whole.extend_from_slice(&chunk),
+            Ok(chunk) => whole.push(chunk, need),
             Err(source) => return Some(source),
         }
-        if whole.len() as u64 > need {
+        if whole.length() > need {
             break;
         }
     }

@@ -269,6 +269,15 @@ async fn a_cut_body_is_resumed_and_one_that_is_always_cut_is_an_error() {
 }
 
 #[tokio::test]
+async fn a_body_that_comes_in_one_piece_is_handed_on_and_not_copied() {
+    let (store, whole) = (Store::memory(), body(90));
+    store.put_data(&name("data/a"), whole.clone()).await.unwrap();
+    let read = store.get_range(&name("data/a"), 5..85).await.unwrap();
+    assert_eq!(read, whole.slice(5..85));
+    assert_eq!(read.as_ptr(), whole.slice(5..85).as_ptr());
+}
+
+#[tokio::test]
 async fn an_object_replaced_while_it_is_read_is_an_error() {
     for fault in [Fault::Replace, Fault::ReplaceIgnored] {
         let (store, _) = faulty(fault);
