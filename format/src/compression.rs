@@ -3,6 +3,7 @@
 //! Owns: which compressors there are and their numbers on disk, and that decompression is bounded.
 //! Does not own: checksums; the callers verify those of the stored bytes first.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use zstd::bulk;
@@ -110,13 +111,13 @@ impl Decompressor {
 
     /// The raw bytes: exactly as many as declared, no more than the limit, from exactly one frame.
     ///
-    /// Decompression in one step takes no window beside the output, whatever the frame asks for.
-    pub(crate) fn unpack(&mut self, packed: Packed<'_>) -> Result<Vec<u8>, FormatError> {
+    /// Costs nothing for what is stored as it is. Decompression in one step takes no window beside the output, whatever the frame asks for.
+    pub(crate) fn unpack<'a>(&mut self, packed: Packed<'a>) -> Result<Cow<'a, [u8]>, FormatError> {
         let Packed { part, packing, raw_length, stored } = packed;
         self.limits.check(part, raw_length)?;
         let invalid = |problem| FormatError::Invalid { part, problem };
         match packing {
-            Packing::Plain if raw_length == stored.len() as u64 => Ok(stored.to_vec()),
+            Packing::Plain if raw_length == stored.len() as u64 => Ok(Cow::Borrowed(stored)),
             Packing::Plain => Err(invalid("its stored and raw lengths differ without compression")),
             Packing::Zstd => {
                 // Both are checked before anything is allocated: a forged length must agree with the frame's own.
@@ -132,7 +133,11 @@ impl Decompressor {
                 let capacity =
                     usize::try_from(raw_length).map_err(|_| invalid("its length is out of range"))?;
                 let raw = self.zstd()?.decompress(stored, capacity).map_err(|source| failed(part, source))?;
-                if raw.len() == capacity { Ok(raw) } else { Err(invalid("it unpacks to another length")) }
+                if raw.len() == capacity {
+                    Ok(Cow::Owned(raw))
+                } else {
+                    Err(invalid("it unpacks to another length"))
+                }
             }
         }
     }
@@ -166,12 +171,9 @@ mod tests {
         stored: &[u8],
         bytes_max: u64,
     ) -> Result<Vec<u8>, FormatError> {
-        Decompressor::new(DecodeLimits { bytes_max }).unpack(Packed {
-            part: "test",
-            packing,
-            raw_length,
-            stored,
-        })
+        Decompressor::new(DecodeLimits { bytes_max })
+            .unpack(Packed { part: "test", packing, raw_length, stored })
+            .map(Cow::into_owned)
     }
 
     #[test]

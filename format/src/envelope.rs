@@ -62,7 +62,8 @@ impl Envelope {
             return Err(FormatError::Invalid { part, problem: "a reserved byte is not zero" });
         }
         let packing = Packing::from_tag(part, packing)?;
-        Decompressor::new(limits).unpack(Packed { part, packing, raw_length, stored })
+        let raw = Decompressor::new(limits).unpack(Packed { part, packing, raw_length, stored })?;
+        Ok(raw.into_owned())
     }
 }
 

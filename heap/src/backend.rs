@@ -14,7 +14,7 @@ use lowtide_format::{
 };
 use smallvec::SmallVec;
 
-use crate::codecs::{Raw, StateCodecs, Typed};
+use crate::codecs::{Chosen, Raw, StateCodecs, Typed};
 use crate::encode::Antimatter;
 use crate::epochs::{Epoch, Epochs};
 use crate::error::HeapError;
@@ -203,7 +203,7 @@ impl HeapBackend {
         &mut self,
         name: &str,
     ) -> Result<ValueState<K, N, V>, HeapError> {
-        self.value_state_with(name, Arc::new(AutoCodec))
+        self.value_state_by(name, Typed::new(AutoCodec))
     }
 
     /// The value state of that name, whose values are encoded by `codec`.
@@ -216,8 +216,15 @@ impl HeapBackend {
         name: &str,
         codec: Arc<dyn Codec<V>>,
     ) -> Result<ValueState<K, N, V>, HeapError> {
-        let typed = Typed::new(codec);
-        let descriptor = Arc::new(typed.descriptor::<K, N>(name));
+        self.value_state_by(name, Typed::new(Chosen(codec)))
+    }
+
+    fn value_state_by<K: Key, N: Namespace, V: Value, C: Codec<V> + 'static>(
+        &mut self,
+        name: &str,
+        typed: Typed<C>,
+    ) -> Result<ValueState<K, N, V>, HeapError> {
+        let descriptor = Arc::new(typed.descriptor::<K, N, V>(name));
         let codecs: Arc<dyn StateCodecs<K, N, V>> = Arc::new(typed);
         let number = self.turn.clock.number();
         if let Some(index) = self.states.iter().position(|state| state.descriptor().name == name) {

@@ -3,13 +3,16 @@
 //! Owns: the choice of codecs of a state, and the hash of (key, namespace). Does not own: the codecs themselves
 //! (`lowtide-format`).
 
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use lowtide_format::{
-    AutoCodec, Codec, DecodeLimits, FormatError, Key, Namespace, StateDescriptor, StateKind, Value, xxh3,
+    AutoCodec, Codec, CodecIdentity, DecodeLimits, FormatError, Key, Namespace, StateDescriptor, StateKind,
+    Value, xxh3,
 };
+
+use crate::error::HeapError;
+use crate::filling::{FillRun, Filling};
 
 /// xxh3-64 of no bytes: the hash of the void namespace.
 pub(crate) const VOID_HASH: u64 = 0x2d06_8005_38d3_94c2;
@@ -33,36 +36,48 @@ pub(crate) trait StateCodecs<K, N, V>: Send + Sync {
     fn encode_key(&self, key: &K, out: &mut Vec<u8>) -> Result<(), FormatError>;
     fn encode_namespace(&self, namespace: &N, out: &mut Vec<u8>) -> Result<(), FormatError>;
     fn encode_value(&self, value: &V, out: &mut Vec<u8>) -> Result<(), FormatError>;
-    fn decode(&self, record: EncodedEntry<'_>, limits: DecodeLimits) -> Result<(K, N, V), FormatError>;
+    fn decode_key(&self, bytes: &[u8], limits: DecodeLimits) -> Result<K, FormatError>;
+    fn decode_namespace(&self, bytes: &[u8], limits: DecodeLimits) -> Result<N, FormatError>;
+    fn decode_value(&self, bytes: &[u8], limits: DecodeLimits) -> Result<V, FormatError>;
     fn key_hash(&self, key: &K) -> u64;
     fn namespace_hash(&self, namespace: &N) -> u64;
-}
-
-/// The encoded parts of an entry.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EncodedEntry<'a> {
-    pub(crate) key: &'a [u8],
-    pub(crate) namespace: &'a [u8],
-    pub(crate) value: &'a [u8],
+    /// [`Filling::take`] with these codecs, so that it is compiled for them: a call through a table for each part of
+    /// each record costs more than decoding a number.
+    fn fill(&self, filling: &mut Filling<K, N, V>, run: &mut FillRun<'_>) -> Result<(), HeapError>;
 }
 
 /// Keys and namespaces by the format's own codec, values by one that can be chosen.
-pub(crate) struct Typed<V> {
-    value: Arc<dyn Codec<V>>,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Typed<C> {
+    value: C,
 }
 
-impl<V> fmt::Debug for Typed<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Typed({})", self.value.identity())
+/// A codec of values that is only known at run time.
+pub(crate) struct Chosen<V>(pub(crate) Arc<dyn Codec<V>>);
+
+impl<V> Codec<V> for Chosen<V> {
+    fn encode(&self, value: &V, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        self.0.encode(value, out)
+    }
+
+    fn decode(&self, bytes: &[u8], limits: DecodeLimits) -> Result<V, FormatError> {
+        self.0.decode(bytes, limits)
+    }
+
+    fn identity(&self) -> CodecIdentity {
+        self.0.identity()
     }
 }
 
-impl<V: Value> Typed<V> {
-    pub(crate) fn new(value: Arc<dyn Codec<V>>) -> Self {
+impl<C> Typed<C> {
+    pub(crate) fn new(value: C) -> Self {
         Self { value }
     }
 
-    pub(crate) fn descriptor<K: Key, N: Namespace>(&self, name: &str) -> StateDescriptor {
+    pub(crate) fn descriptor<K: Key, N: Namespace, V>(&self, name: &str) -> StateDescriptor
+    where
+        C: Codec<V>,
+    {
         StateDescriptor {
             name: name.to_owned(),
             kind: StateKind::Value,
@@ -73,7 +88,7 @@ impl<V: Value> Typed<V> {
     }
 }
 
-impl<K: Key, N: Namespace, V: Value> StateCodecs<K, N, V> for Typed<V> {
+impl<K: Key, N: Namespace, V: Value, C: Codec<V>> StateCodecs<K, N, V> for Typed<C> {
     fn encode_key(&self, key: &K, out: &mut Vec<u8>) -> Result<(), FormatError> {
         AutoCodec.encode(key, out)
     }
@@ -86,10 +101,19 @@ impl<K: Key, N: Namespace, V: Value> StateCodecs<K, N, V> for Typed<V> {
         self.value.encode(value, out)
     }
 
-    fn decode(&self, record: EncodedEntry<'_>, limits: DecodeLimits) -> Result<(K, N, V), FormatError> {
-        let key = AutoCodec.decode(record.key, limits)?;
-        let namespace = AutoCodec.decode(record.namespace, limits)?;
-        Ok((key, namespace, self.value.decode(record.value, limits)?))
+    #[inline]
+    fn decode_key(&self, bytes: &[u8], limits: DecodeLimits) -> Result<K, FormatError> {
+        AutoCodec.decode(bytes, limits)
+    }
+
+    #[inline]
+    fn decode_namespace(&self, bytes: &[u8], limits: DecodeLimits) -> Result<N, FormatError> {
+        AutoCodec.decode(bytes, limits)
+    }
+
+    #[inline]
+    fn decode_value(&self, bytes: &[u8], limits: DecodeLimits) -> Result<V, FormatError> {
+        self.value.decode(bytes, limits)
     }
 
     #[inline]
@@ -100,6 +124,10 @@ impl<K: Key, N: Namespace, V: Value> StateCodecs<K, N, V> for Typed<V> {
     #[inline]
     fn namespace_hash(&self, namespace: &N) -> u64 {
         namespace.key_hash()
+    }
+
+    fn fill(&self, filling: &mut Filling<K, N, V>, run: &mut FillRun<'_>) -> Result<(), HeapError> {
+        filling.take(self, run)
     }
 }
 
@@ -136,13 +164,16 @@ impl StateCodecs<Raw, Raw, Raw> for Untyped {
         Ok(())
     }
 
-    fn decode(
-        &self,
-        record: EncodedEntry<'_>,
-        _limits: DecodeLimits,
-    ) -> Result<(Raw, Raw, Raw), FormatError> {
-        let copy = |bytes| Raw(Bytes::copy_from_slice(bytes));
-        Ok((copy(record.key), copy(record.namespace), copy(record.value)))
+    fn decode_key(&self, bytes: &[u8], _limits: DecodeLimits) -> Result<Raw, FormatError> {
+        Ok(Raw(Bytes::copy_from_slice(bytes)))
+    }
+
+    fn decode_namespace(&self, bytes: &[u8], _limits: DecodeLimits) -> Result<Raw, FormatError> {
+        Ok(Raw(Bytes::copy_from_slice(bytes)))
+    }
+
+    fn decode_value(&self, bytes: &[u8], _limits: DecodeLimits) -> Result<Raw, FormatError> {
+        Ok(Raw(Bytes::copy_from_slice(bytes)))
     }
 
     fn key_hash(&self, key: &Raw) -> u64 {
@@ -152,6 +183,10 @@ impl StateCodecs<Raw, Raw, Raw> for Untyped {
     fn namespace_hash(&self, namespace: &Raw) -> u64 {
         xxh3(&namespace.0)
     }
+
+    fn fill(&self, filling: &mut Filling<Raw, Raw, Raw>, run: &mut FillRun<'_>) -> Result<(), HeapError> {
+        filling.take(self, run)
+    }
 }
 
 #[cfg(test)]
@@ -160,7 +195,7 @@ mod tests {
 
     #[test]
     fn an_untyped_state_places_keys_as_the_typed_one_does() {
-        let typed = Typed::<u64>::new(Arc::new(AutoCodec));
+        let typed = Typed::new(Chosen::<u64>(Arc::new(AutoCodec)));
         let (key, namespace) = ("user-1".to_owned(), 7_u32);
         let codecs: &dyn StateCodecs<String, u32, u64> = &typed;
         let (mut key_bytes, mut namespace_bytes) = (Vec::new(), Vec::new());

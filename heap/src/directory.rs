@@ -29,6 +29,8 @@ pub(crate) struct Directory {
     shift: u32,
     /// By so many bits of a slot's number the shards are told apart; above them are the bits of the hash.
     shard_bits: u32,
+    /// By so many bits the shards of the state are told apart, also where this is the directory of one of them.
+    state_bits: u32,
     /// How many bits of the hash there are.
     depth: u32,
 }
@@ -40,7 +42,13 @@ impl Directory {
         let whole = groups.is_power_of_two() && range.len() == u32::from(groups);
         let shard_bits = range.len().next_power_of_two().trailing_zeros();
         let shift = if whole { shard_bits } else { GROUP_BITS };
-        Self { slots: vec![NONE; 1 << shard_bits], whole, shift, shard_bits, depth: 0 }
+        let slots = vec![NONE; 1 << shard_bits];
+        Self { slots, whole, shift, shard_bits, state_bits: shard_bits, depth: 0 }
+    }
+
+    /// A directory of no pieces for one shard, which then goes into that of the state. Its only shard has number 0.
+    pub(crate) fn of_shard(layout: Layout) -> Self {
+        Self { slots: vec![NONE], whole: false, shard_bits: 0, ..Self::new(layout) }
     }
 
     /// The piece at a place; none, or one without such a key, if there is none.
@@ -66,8 +74,41 @@ impl Directory {
     /// Whether a piece that shares `depth` bits may be split when there are so many pieces: hashes that hardly
     /// differ are not worth a directory twice as long.
     pub(crate) fn may_split(&self, depth: u32, pieces: usize) -> bool {
-        let affordable = self.slots.len() * 2 <= 1024 + 256 * pieces;
-        depth < self.depth || (self.split_bit(depth) < BITS_MAX && affordable)
+        depth < self.depth || self.affords(depth, pieces)
+    }
+
+    /// Whether a state with so many pieces may have a directory of one bit more than `depth`.
+    pub(crate) fn affords(&self, depth: u32, pieces: usize) -> bool {
+        let slots = 1_usize.checked_shl(depth + 1 + self.state_bits);
+        self.split_bit(depth) < BITS_MAX && slots.is_some_and(|slots| slots <= 1024 + 256 * pieces)
+    }
+
+    /// So many pieces of one shard, for all shards of the state.
+    pub(crate) fn of_all(&self, pieces: usize) -> usize {
+        pieces << self.state_bits
+    }
+
+    /// Of one shard without pieces: lets pieces 0 to 2^`depth` − 1 share that many bits each.
+    pub(crate) fn fill_to(&mut self, depth: u32) {
+        self.slots = (0..1 << depth).collect();
+        self.depth = depth;
+    }
+
+    /// Takes over the directory of one shard that has no pieces here; `numbers` are those of its pieces here.
+    ///
+    /// O(slots of the shard), and O(slots) if the directory grows.
+    pub(crate) fn adopt(&mut self, shard: usize, own: &Self, numbers: &[u32]) {
+        while self.depth < own.depth {
+            self.slots.extend_from_within(..);
+            self.depth += 1;
+        }
+        for bits in 0..1_usize << self.depth {
+            let number = own.slots.get(bits & (own.slots.len() - 1)).and_then(|at| numbers.get(*at as usize));
+            let slot = self.slot(shard, bits);
+            if let (Some(number), Some(slot)) = (number, self.slots.get_mut(slot)) {
+                *slot = *number;
+            }
+        }
     }
 
     /// The first piece of a shard.

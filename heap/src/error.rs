@@ -79,6 +79,14 @@ pub enum HeapError {
         /// Name of the state.
         name: String,
     },
+    /// A state is opened while it is restored, and entries of it were read as bytes already.
+    #[error(
+        "entries of state {name:?} were read before it was opened; open it first, or once all is restored"
+    )]
+    StateRead {
+        /// Name of the state.
+        name: String,
+    },
     /// A token of another backend was used.
     #[error("the token is of a state of another backend")]
     ForeignState,
@@ -155,6 +163,17 @@ impl HeapError {
     pub(crate) fn record(name: &str, part: &'static str, source: FormatError) -> Self {
         Self::Record { name: name.to_owned(), part, source: Box::new(source) }
     }
+
+    /// The same error, saying in which object damage was found.
+    pub(crate) fn in_object(self, object: &str) -> Self {
+        match self {
+            Self::Record { name, part, source } => {
+                Self::Record { name, part, source: Box::new(source.in_object(object)) }
+            }
+            Self::Segment { source } => Self::Segment { source: Box::new(source.in_object(object)) },
+            other => other,
+        }
+    }
 }
 
 /// What the caller should do about a [`HeapError`].
@@ -199,6 +218,7 @@ impl HeapError {
             Self::BaseNotAllowed { .. }
             | Self::IdNotAbove { .. }
             | Self::StateName { .. }
+            | Self::StateRead { .. }
             | Self::ForeignState
             | Self::ForeignKey { .. }
             | Self::FilesMismatch { .. }

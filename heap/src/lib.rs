@@ -20,6 +20,7 @@ mod directory;
 mod encode;
 mod epochs;
 mod error;
+mod filling;
 mod handover;
 mod ledger;
 mod lineage;
@@ -46,7 +47,7 @@ pub use backend::{FreezeKind, FreezeRequest, HeapBackend, HeapFigures, HeapOptio
 pub use encode::Antimatter;
 pub use error::{HeapError, HeapErrorKind};
 pub use lineage::BaseMode;
-pub use restore::{ElementRestore, HeapRestore, RestoredFile};
+pub use restore::{ElementBlocks, HeapRestore, RestoredFile};
 pub use snapshot::{
     Acknowledgement, CancelToken, HeapSnapshot, SegmentSink, WriteOptions, WriteReport, WrittenSegment,
 };

@@ -28,7 +28,7 @@ use crate::shards::Shards;
 
 pub(crate) use batch::BATCH;
 pub(crate) use freeze::{FreezeFacts, Frozen, FrozenMap, ShardOutput, WriteContext};
-pub(crate) use load::{AnyState, Loaded};
+pub(crate) use load::AnyState;
 pub(crate) use rewriting::{Budget, RewritePass, ShardRewrite};
 
 /// Which key groups a backend holds, and how many there are in all.

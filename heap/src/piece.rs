@@ -14,6 +14,7 @@
 
 mod beside;
 mod rebuild;
+mod vacancy;
 
 use hashbrown::HashTable;
 use lowtide_format::CheckpointId;
@@ -30,7 +31,7 @@ use crate::removals::{Removal, RemovalLog};
 use crate::turn::Turn;
 
 pub(crate) use beside::Beside;
-pub(crate) use rebuild::{Rebuild, carry};
+pub(crate) use rebuild::{Rebuild, capacity_of, carry};
 
 /// A piece of this many buckets is split rather than grown: more, and a split takes long; fewer, and what is there
 /// once a piece falls out of the caches.

@@ -8,12 +8,13 @@
 use std::sync::Arc;
 
 use crate::directory::Directory;
+use crate::filling::Filled;
 use crate::handover::{Owner, Stamp};
 use crate::listing::{Listing, PieceOwner};
 use crate::map::{Layout, Place};
 use crate::origins::Part;
 use crate::owed::Gate;
-use crate::piece::{Piece, Rebuild, Slot, buckets_max};
+use crate::piece::{Piece, Rebuild, Slot};
 use crate::turn::Turn;
 
 /// Room of the first table of a shard, in entries.
@@ -160,6 +161,21 @@ impl<K, N, V> Shards<K, N, V> {
         Some(())
     }
 
+    /// Takes over the pieces of a shard that has none. O(pieces), and O(slots of the directory) if that grows.
+    pub(crate) fn adopt(&mut self, filled: Filled<K, N, V>, turn: &Turn) {
+        let Filled { shard, directory, pieces, .. } = filled;
+        let mut numbers = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let owner = Owner::new(&turn.clock, piece, Gate::default());
+            let Some(listed) = self.shards.get(shard) else { return };
+            listed.listing.add(owner.reader(), None, turn);
+            numbers.extend(self.add(owner, shard));
+        }
+        if !numbers.is_empty() {
+            self.directory.adopt(shard, &directory, &numbers);
+        }
+    }
+
     fn add(&mut self, owner: PieceOwner<K, N, V>, shard: usize) -> Option<u32> {
         let number = u32::try_from(self.owners.len()).ok()?;
         let listed = self.shards.get_mut(shard)?;
@@ -171,17 +187,13 @@ impl<K, N, V> Shards<K, N, V> {
 
     fn rebuild(&mut self, number: usize, turn: &Turn, of: &impl Fn(&Slot<K, N, V>) -> u64) -> Option<()> {
         let piece = self.owners.get(number)?.read();
-        let (buckets, length, depth) = (piece.buckets(), piece.len(), piece.depth());
-        let capacity = capacity_of(buckets.max(4));
-        let sparse = length * 2 < capacity;
-        let large = buckets >= const { buckets_max(size_of::<Slot<K, N, V>>()) };
-        let split = !sparse && large && self.directory.may_split(depth, self.owners.len());
-        let grown = if sparse || split { capacity } else { capacity_of(buckets.max(2) * 2) };
-        let split = split.then(|| self.directory.split_bit(depth));
+        let depth = piece.depth();
+        let may_split = self.directory.may_split(depth, self.owners.len());
+        let rebuild = Rebuild::of(piece, may_split.then(|| self.directory.split_bit(depth)));
         let Spot { shard, at, .. } = *self.spots.get(number)?;
         let mut guard = self.owners.get_mut(number)?.lock(&turn.clock);
         let (piece, gate) = guard.parts();
-        let Some((far, owing)) = piece.rebuild(gate, Rebuild { capacity: grown, split }, of) else {
+        let Some((far, owing)) = piece.rebuild(gate, rebuild, of) else {
             return Some(());
         };
         let sibling = guard.sibling(far, owing);
@@ -214,9 +226,4 @@ impl<K, N, V> Shards<K, N, V> {
             }
         }
     }
-}
-
-/// How many entries a table of so many buckets holds: what hashbrown fills before it would grow.
-fn capacity_of(buckets: usize) -> usize {
-    if buckets < 8 { buckets - 1 } else { buckets / 8 * 7 }
 }

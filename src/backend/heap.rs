@@ -214,7 +214,13 @@ impl From<HeapError> for Error {
             HeapErrorKind::Cancelled => ErrorKind::Cancelled,
             _ => ErrorKind::InvalidArgument,
         };
-        Self::new(kind, error.to_string()).caused_by(error)
+        // What is wrong with a record or a segment, and in which object, is said by the cause.
+        let message = match &error {
+            HeapError::Record { source, .. } => format!("{error}: {source}"),
+            HeapError::Segment { source } => source.to_string(),
+            _ => error.to_string(),
+        };
+        Self::new(kind, message).caused_by(error)
     }
 }
 

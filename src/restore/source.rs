@@ -5,10 +5,10 @@
 //!
 //! # Rules
 //!
-//! - Q1. No byte that was not checked reaches a backend: a whole file by the manifest's length and checksum, a
-//!   part by the checksums of trailer, footer and block.
-//! - Q2. At most `files_max` files of a plan are in memory at a time for each subtask, and the small objects that they
-//!   share with files still to come.
+//! - Q1. No byte that was not checked reaches a backend: a small file by the manifest's length and checksum, a part of
+//!   a larger one by the checksums of trailer, footer and block, of which the manifest has that of the trailer.
+//! - Q2. At most `files_max` files of a plan are on their way at a time for each subtask, and the small objects that they
+//!   share with files still to come are in memory.
 
 use std::fmt;
 use std::ops::Range;
@@ -106,6 +106,12 @@ struct FetchedPart {
 }
 
 impl FetchedSegment {
+    /// Bytes of it in memory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes.len() as u64).sum()
+    }
+
     /// The stored bytes of each block that holds records of the wanted key groups, in order.
     ///
     /// # Errors
@@ -220,10 +226,11 @@ impl RestoreSource {
         }
         let reader = self.fetch_footer(entry).await?;
         check_summary(&reader, file).map_err(named)?;
-        let ranges = ranges_of(reader.footer().blocks_of(&planned.key_groups));
+        let mut ranges = ranges_of(reader.footer().blocks_of(&planned.key_groups));
         let wanted: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         if wanted > entry.length / 4 * 3 {
-            return self.fetch_whole(planned).await;
+            let all = ranges.first().zip(ranges.last()).map(|(first, last)| first.start..last.end);
+            ranges = Vec::from_iter(all);
         }
         let mut parts = Vec::with_capacity(ranges.len());
         for range in ranges {
@@ -294,14 +301,20 @@ impl RestoreSource {
 
     /// The same error, saying which checkpoint needs the file.
     pub fn with_checkpoint(&self, error: Error, file: &ManifestFile) -> Error {
-        let id = self.id();
         match error.kind() {
             ErrorKind::Missing => {
-                let message = format!("object {}, which {id} needs, is not there", file.entry.object);
+                let message =
+                    format!("object {}, which {} needs, is not there", file.entry.object, self.id());
                 Error::new(ErrorKind::Missing, message).caused_by(error)
             }
-            kind => Error::new(kind, format!("{id} cannot be read: {error}")).caused_by(error),
+            _ => self.in_checkpoint(error),
         }
+    }
+
+    /// The same error, which names the object itself, saying which checkpoint is being read.
+    #[must_use]
+    pub fn in_checkpoint(&self, error: Error) -> Error {
+        Error::new(error.kind(), format!("{} cannot be read: {error}", self.id())).caused_by(error)
     }
 }
 

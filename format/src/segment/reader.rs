@@ -1,5 +1,7 @@
 //! Reads a segment: as a whole, or footer first and then the blocks that are wanted.
 
+use std::borrow::Cow;
+
 use super::footer::SegmentFooter;
 use super::index::{BlockEntry, Run};
 use super::totals::SegmentSummary;
@@ -206,7 +208,10 @@ impl<'a> BlockDecoder<'a> {
     /// # Errors
     ///
     /// Wrong length, checksum or compression; a block above the limit.
-    pub fn decode(&mut self, entry: &BlockEntry, stored: &[u8]) -> Result<Block<'a>, FormatError> {
+    pub fn decode<'b>(&mut self, entry: &BlockEntry, stored: &'b [u8]) -> Result<Block<'b>, FormatError>
+    where
+        'a: 'b,
+    {
         let part = "block";
         let mut cursor = Cursor::new(part, stored);
         cursor.take(entry.stored_length)?;
@@ -225,9 +230,9 @@ impl<'a> BlockDecoder<'a> {
     }
 }
 
-/// An unpacked block.
+/// An unpacked block; borrows the stored bytes if they are not compressed.
 pub struct Block<'a> {
-    raw: Vec<u8>,
+    raw: Cow<'a, [u8]>,
     runs: &'a [Run],
     checkpoint: CheckpointId,
 }

@@ -1,17 +1,18 @@
 //! How a backend is filled from a chain, and begins its life with the restored checkpoint as its base.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lowtide_format::{CheckpointId, DecodeLimits, StateDescriptor};
+use lowtide_format::{CheckpointId, StateDescriptor};
 
 use super::{HeapBackend, check_codecs};
 use crate::chain::{Chain, Element, StateIndex};
-use crate::codecs::Untyped;
+use crate::codecs::{Raw, Untyped};
 use crate::epochs::Epoch;
 use crate::error::HeapError;
+use crate::filling::AnyFilling;
 use crate::lineage::Lineage;
-use crate::map::{Loaded, StateMap};
+use crate::map::StateMap;
 use crate::origins::{FixedHome, Label};
 
 impl HeapBackend {
@@ -35,17 +36,29 @@ impl HeapBackend {
         epoch
     }
 
-    /// Adds a restored entry unless its key is there; tells whether it was added.
-    pub(crate) fn load(
-        &mut self,
+    /// What the entries of a state in a shard are collected in; `pieces` counts those of the state.
+    pub(crate) fn filling(
+        &self,
         state: StateIndex,
-        loaded: Loaded<'_>,
-        limits: DecodeLimits,
-    ) -> Result<bool, HeapError> {
-        let Some(state) = self.states.get_mut(usize::from(state.0)) else { return Ok(false) };
-        state
-            .load(loaded, &self.turn, limits)
-            .map_err(|source| HeapError::record(&state.descriptor().name, "an entry", source))
+        shard: usize,
+        pieces: &Arc<AtomicUsize>,
+    ) -> Option<Box<dyn AnyFilling>> {
+        let state = self.states.get(usize::from(state.0))?;
+        Some(state.filling(shard, Arc::clone(pieces), &self.turn))
+    }
+
+    /// Takes over what was collected.
+    pub(crate) fn adopt(&mut self, state: StateIndex, filling: Box<dyn AnyFilling>) {
+        if let Some(state) = self.states.get_mut(usize::from(state.0)) {
+            state.adopt(filling, &self.turn);
+        }
+    }
+
+    /// The index of a state of that name that nobody has opened with its types yet.
+    pub(crate) fn index_of_untyped(&self, name: &str) -> Option<StateIndex> {
+        let index = self.states.iter().position(|state| state.descriptor().name == name)?;
+        let untyped = self.states.get(index)?.as_any().is::<StateMap<Raw, Raw, Raw>>();
+        untyped.then_some(StateIndex(index as u16))
     }
 
     /// The label of restored entries of one version in one segment.

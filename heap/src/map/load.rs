@@ -2,29 +2,19 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
-use lowtide_format::{DecodeLimits, FormatError, KeyGroup, StateDescriptor};
+use lowtide_format::{DecodeLimits, FormatError, StateDescriptor};
 
 use super::{Place, StateMap};
-use crate::codecs::{EncodedEntry, Raw, StateCodecs};
-use crate::epochs::Epoch;
+use crate::codecs::{Raw, StateCodecs};
+use crate::filling::{AnyFilling, Filling, FillingParts};
 use crate::handover::Stamp;
 use crate::ledger::Ledger;
 use crate::lineage::Settlement;
-use crate::origins::{Label, Origins};
-use crate::overlay::MarkedBy;
+use crate::origins::Origins;
 use crate::piece::{LoadedOrigin, Slot};
 use crate::turn::Turn;
-
-/// A restored put.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Loaded<'a> {
-    pub(crate) entry: EncodedEntry<'a>,
-    /// The group in whose run the record lay.
-    pub(crate) key_group: KeyGroup,
-    pub(crate) label: Label,
-    pub(crate) born: Epoch,
-}
 
 impl<K, N, V> StateMap<K, N, V>
 where
@@ -32,36 +22,26 @@ where
     N: Clone + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Adds a restored entry unless its key is there already; tells whether it was added.
-    ///
-    /// # Errors
-    ///
-    /// If the parts cannot be decoded, or the key does not belong to the group of its run.
-    pub(crate) fn load(
-        &mut self,
-        loaded: Loaded<'_>,
-        turn: &Turn,
-        limits: DecodeLimits,
-    ) -> Result<bool, FormatError> {
-        let (key, namespace, value) = self.codecs.decode(loaded.entry, limits)?;
-        let key_hash = self.codecs.key_hash(&key);
-        if lowtide_format::key_group(key_hash, self.layout.count) != loaded.key_group {
-            return Err(FormatError::Invalid {
-                part: "block",
-                problem: "a key lies in another key group than its own",
-            });
-        }
-        let place = self.place(key_hash, self.codecs.namespace_hash(&namespace));
-        if !self.holds(place) {
-            return Ok(false);
-        }
-        if self.find(place, |it| it.key == key && it.namespace == namespace).is_some() {
-            return Ok(false);
-        }
-        let origin = LoadedOrigin { label: loaded.label, born: loaded.born, marks: MarkedBy::new() };
-        self.insert_loaded(place, Slot { key, namespace, value }, &origin, turn);
-        self.origins.open(&self.rewrites).add(origin.label, self.layout.part_of(place.shard), 1);
-        Ok(true)
+    /// What the entries of a shard are collected in while they are restored.
+    fn filling(&self, shard: usize, pieces: Arc<AtomicUsize>, turn: &Turn) -> Filling<K, N, V> {
+        Filling::new(FillingParts {
+            codecs: Arc::clone(&self.codecs),
+            descriptor: Arc::clone(&self.descriptor),
+            layout: self.layout,
+            shard,
+            interval: turn.interval,
+            pieces,
+        })
+    }
+
+    /// Takes over the entries of a shard, which has none. O(pieces).
+    fn adopt(&mut self, filling: Filling<K, N, V>, turn: &Turn) {
+        let filled = filling.finish();
+        let part = self.layout.part_of(filled.shard);
+        let origins = self.origins.open(&self.rewrites);
+        filled.labels.iter().for_each(|(label, entries)| origins.add(*label, part, *entries));
+        self.len += filled.entries;
+        self.shards.adopt(filled, turn);
     }
 
     fn insert_loaded(&mut self, place: Place, slot: Slot<K, N, V>, origin: &LoadedOrigin, turn: &Turn) {
@@ -106,18 +86,15 @@ impl StateMap<Raw, Raw, Raw> {
         for (shard, piece) in self.shards.pieces() {
             for bucket in piece.occupied().ones() {
                 let Some(slot) = piece.slot(bucket) else { continue };
-                let entry = encoded(slot);
-                let (key, namespace, value) = typed.codecs.decode(entry, limits)?;
+                let key = typed.codecs.decode_key(slot.key.bytes(), limits)?;
+                let namespace = typed.codecs.decode_namespace(slot.namespace.bytes(), limits)?;
+                let value = typed.codecs.decode_value(slot.value.bytes(), limits)?;
                 let place = Place { shard, hash: Self::hash_of_slot(&*self.codecs, slot) };
                 typed.insert_loaded(place, Slot { key, namespace, value }, &piece.origin(bucket), turn);
             }
         }
         Ok(typed)
     }
-}
-
-fn encoded(slot: &Slot<Raw, Raw, Raw>) -> EncodedEntry<'_> {
-    EncodedEntry { key: slot.key.bytes(), namespace: slot.namespace.bytes(), value: slot.value.bytes() }
 }
 
 /// A [`StateMap`] of any types, as the backend keeps it.
@@ -128,7 +105,9 @@ pub(crate) trait AnyState: Send + Sync {
     fn len(&self) -> usize;
     fn origins_left(&self) -> usize;
     fn freeze(&mut self, facts: super::FreezeFacts<'_>, turn: &Turn) -> Box<dyn super::Frozen>;
-    fn load(&mut self, loaded: Loaded<'_>, turn: &Turn, limits: DecodeLimits) -> Result<bool, FormatError>;
+    fn filling(&self, shard: usize, pieces: Arc<AtomicUsize>, turn: &Turn) -> Box<dyn AnyFilling>;
+    /// Takes over what a [`filling`](Self::filling) of this state holds; one of other types is dropped.
+    fn adopt(&mut self, filling: Box<dyn AnyFilling>, turn: &Turn);
     fn origins_mut(&mut self) -> &mut Origins;
     /// Rewrites that are in the chain of every possible base, and in none; `state` is the state's own index.
     fn settle(&mut self, settlement: &Settlement, at: Stamp, state: usize);
@@ -170,8 +149,14 @@ where
         Box::new(self.freeze(facts, turn))
     }
 
-    fn load(&mut self, loaded: Loaded<'_>, turn: &Turn, limits: DecodeLimits) -> Result<bool, FormatError> {
-        self.load(loaded, turn, limits)
+    fn filling(&self, shard: usize, pieces: Arc<AtomicUsize>, turn: &Turn) -> Box<dyn AnyFilling> {
+        Box::new(self.filling(shard, pieces, turn))
+    }
+
+    fn adopt(&mut self, filling: Box<dyn AnyFilling>, turn: &Turn) {
+        if let Ok(filling) = filling.into_any().downcast::<Filling<K, N, V>>() {
+            self.adopt(*filling, turn);
+        }
     }
 
     fn origins_mut(&mut self) -> &mut Origins {

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Piece, Slot, table_hash};
+use super::{Piece, Slot, buckets_max, table_hash};
 use crate::bitmap::Bitmap;
 use crate::epochs::Epoch;
 use crate::owed::Gate;
@@ -14,6 +14,25 @@ pub(crate) struct Rebuild {
     pub(crate) capacity: usize,
     /// The bit of their hash by which keys are divided among two, if they are.
     pub(crate) split: Option<u32>,
+}
+
+impl Rebuild {
+    /// How a piece that is full is rebuilt; `split` is the bit by which it may be split, if it may.
+    pub(crate) fn of<K, N, V>(piece: &Piece<K, N, V>, split: Option<u32>) -> Self {
+        let buckets = piece.buckets();
+        let capacity = capacity_of(buckets.max(4));
+        // Full of what was removed rather than of entries.
+        let sparse = piece.len() * 2 < capacity;
+        let large = buckets >= const { buckets_max(size_of::<Slot<K, N, V>>()) };
+        let split = split.filter(|_| !sparse && large);
+        let capacity = if sparse || split.is_some() { capacity } else { capacity_of(buckets.max(2) * 2) };
+        Self { capacity, split }
+    }
+}
+
+/// How many entries a table of so many buckets holds: what hashbrown fills before it would grow.
+pub(crate) const fn capacity_of(buckets: usize) -> usize {
+    if buckets < 8 { buckets - 1 } else { buckets / 8 * 7 }
 }
 
 /// A piece with what it owes.

@@ -1,54 +1,116 @@
-//! One element on its way into the backend.
+//! One element that is being restored: what its footer says, and its blocks.
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-use lowtide_format::{Block, CheckpointId, Clear, KeyGroupSet, RecordRef, Run, SegmentFooter};
+use lowtide_format::{BlockEntry, Clear, FormatError, KeyGroupSet, SegmentFooter, SegmentReader};
 
 use super::{HeapRestore, RestoredFile};
 use crate::chain::{ClearFact, SegmentFacts, StateIndex, TombstoneSpan, TombstoneTally};
-use crate::codecs::EncodedEntry;
 use crate::error::HeapError;
-use crate::map::Loaded;
-use crate::origins::{FixedHome, Label};
+use crate::origins::FixedHome;
 
-/// Takes the blocks of one element, in any order.
-#[must_use = "an element counts only once it is finished"]
-pub struct ElementRestore<'a> {
-    restore: &'a mut HeapRestore,
-    footer: &'a SegmentFooter,
-    /// The backend's index of each state of the segment.
-    states: Vec<StateIndex>,
-    facts: SegmentFacts,
-    key_groups: KeyGroupSet,
-    live_puts: u64,
-    labels: HashMap<(StateIndex, CheckpointId), Label>,
-    home: FixedHome,
+/// An element of a chain with the blocks that are read of it.
+#[derive(Clone, Debug)]
+pub struct ElementBlocks<'a> {
+    /// The element.
+    pub file: RestoredFile,
+    /// Its footer.
+    pub reader: &'a SegmentReader,
+    /// The blocks with a record of its key groups, in the order of the file, with their stored bytes, which have not
+    /// been checked yet.
+    pub blocks: Vec<(&'a BlockEntry, &'a [u8])>,
+}
+
+impl<'a> ElementBlocks<'a> {
+    /// The element whose whole file is `bytes`. O(runs).
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError::Truncated`] if the footer names bytes beyond the file.
+    pub fn whole(
+        file: RestoredFile,
+        reader: &'a SegmentReader,
+        bytes: &'a [u8],
+    ) -> Result<Self, FormatError> {
+        let stored = |entry: &'a BlockEntry| {
+            let start = usize::try_from(entry.offset).ok();
+            let length = usize::try_from(entry.stored_length).ok();
+            let stored = start.zip(length).and_then(|(start, length)| bytes.get(start..)?.get(..length));
+            let (need, have) = (entry.offset.saturating_add(entry.stored_length), bytes.len() as u64);
+            Ok((entry, stored.ok_or(FormatError::Truncated { part: "block", need, have })?))
+        };
+        let footer = reader.footer();
+        let is_wanted = |entry: &&'a BlockEntry| {
+            footer.runs(entry).iter().any(|run| file.key_groups.contains(run.key_group))
+        };
+        let blocks = footer.blocks().iter().filter(is_wanted).map(stored).collect::<Result<_, _>>()?;
+        Ok(Self { file, reader, blocks })
+    }
+
+    pub(super) fn object(&self) -> &str {
+        self.file.file.entry.object.as_str()
+    }
+}
+
+/// What threads find out about an element, each for some key groups.
+#[derive(Debug)]
+pub(crate) struct RunTally {
+    pub(crate) live_puts: u64,
+    pub(super) tombstones: TombstoneTally,
     /// The encoded namespace of the last tombstone.
     namespace: Arc<[u8]>,
 }
 
-impl<'a> ElementRestore<'a> {
+impl Default for RunTally {
+    fn default() -> Self {
+        Self { live_puts: 0, tombstones: TombstoneTally::new(), namespace: Arc::from([]) }
+    }
+}
+
+impl RunTally {
+    /// Counts a tombstone.
+    pub(crate) fn tombstone(&mut self, state: StateIndex, namespace: &[u8], span: TombstoneSpan) {
+        if *self.namespace != *namespace {
+            self.namespace = Arc::from(namespace);
+        }
+        self.tombstones.add(state, &self.namespace, span);
+    }
+}
+
+/// An element as the backend sees it.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) facts: SegmentFacts,
+    /// The key groups that are wanted of it.
+    pub(super) key_groups: KeyGroupSet,
+    /// The backend's index of each state of the segment.
+    pub(super) states: Vec<StateIndex>,
+    pub(super) home: FixedHome,
+    pub(super) live_puts: u64,
+}
+
+impl Opened {
+    /// The next element of a restore, from its footer.
     pub(super) fn new(
-        restore: &'a mut HeapRestore,
-        file: RestoredFile,
-        footer: &'a SegmentFooter,
+        restore: &mut HeapRestore,
+        file: &RestoredFile,
+        footer: &SegmentFooter,
     ) -> Result<Self, HeapError> {
         let (checkpoint, before) = (footer.checkpoint(), restore.newest_so_far());
         if checkpoint > before {
             return Err(HeapError::ElementOrder { before, found: checkpoint });
         }
-        let key_groups = file.key_groups.intersect(&KeyGroupSet::from(restore.backend.range()));
+        let key_groups = file.key_groups.intersect(&KeyGroupSet::from(restore.numbering.backend().range()));
         let mut states = Vec::with_capacity(footer.states().len());
         for state in footer.states() {
-            states.push(StateIndex(restore.backend.untyped_state(state)?));
+            states.push(StateIndex(restore.numbering.backend().untyped_state(state)?));
         }
         let number = restore.next_number();
-        let home = FixedHome { segment: number, epoch: restore.epoch_of(checkpoint) };
+        let home = FixedHome { segment: number, epoch: restore.numbering.epoch(checkpoint) };
         let mut facts = SegmentFacts {
             number,
             checkpoint,
-            file: Some(file.file),
+            file: Some(file.file.clone()),
             cold: false,
             puts: 0,
             put_bytes: 0,
@@ -83,96 +145,6 @@ impl<'a> ElementRestore<'a> {
                 facts.clears.push(ClearFact { state: *state, namespace, key_groups: groups });
             }
         }
-        let (labels, namespace) = (HashMap::new(), Arc::from([]));
-        Ok(Self { restore, footer, states, facts, key_groups, live_puts: 0, labels, home, namespace })
-    }
-
-    /// The key groups that are wanted of it.
-    #[must_use]
-    pub fn key_groups(&self) -> &KeyGroupSet {
-        &self.key_groups
-    }
-
-    /// Takes the wanted records of a block.
-    ///
-    /// # Errors
-    ///
-    /// [`HeapError::Segment`] for a damaged record, [`HeapError::Record`] for a part that is no encoding of its type.
-    pub fn block(&mut self, block: &Block<'_>) -> Result<(), HeapError> {
-        let wanted = self.key_groups.clone();
-        for run in block.runs().iter().filter(|run| wanted.contains(run.key_group)) {
-            for record in block.records(run) {
-                self.record(run, record?)?;
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn record(&mut self, run: &Run, record: RecordRef<'_>) -> Result<(), HeapError> {
-        let Some(&state) = self.states.get(usize::from(run.state)) else { return Ok(()) };
-        match record {
-            RecordRef::Put { key, namespace, value, version, born } => {
-                if self.is_cleared(run, state, namespace) || self.is_removed(state, key, namespace) {
-                    return Ok(());
-                }
-                let label = self.label(state, version);
-                let born = self.restore.epoch_of(born);
-                let entry = EncodedEntry { key, namespace, value };
-                let loaded = Loaded { entry, key_group: run.key_group, label, born };
-                self.live_puts += u64::from(self.restore.load(state, loaded)?);
-            }
-            RecordRef::Tombstone { key, namespace, oldest, newest } => {
-                if self.is_cleared(run, state, namespace) {
-                    return Ok(());
-                }
-                if *self.namespace != *namespace {
-                    self.namespace = Arc::from(namespace);
-                }
-                self.facts.tombstones.add(state, &self.namespace, TombstoneSpan { oldest, newest });
-                self.restore.removed.insert((state, framed(key, namespace)));
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a newer clear covers the record.
-    fn is_cleared(&self, run: &Run, state: StateIndex, namespace: &[u8]) -> bool {
-        let at = (run.key_group, self.footer.checkpoint());
-        self.restore.clears.covers(state, namespace, at)
-    }
-
-    fn is_removed(&self, state: StateIndex, key: &[u8], namespace: &[u8]) -> bool {
-        !self.restore.removed.is_empty() && self.restore.removed.contains(&(state, framed(key, namespace)))
-    }
-
-    fn label(&mut self, state: StateIndex, version: CheckpointId) -> Label {
-        let (home, newest) = (self.home, self.footer.checkpoint());
-        let Self { labels, restore, .. } = self;
-        *labels.entry((state, version)).or_insert_with(|| {
-            let epoch = restore.epoch_of(version);
-            restore.backend.fixed_label(state, epoch, home, newest)
-        })
-    }
-
-    /// The element is complete.
-    pub fn finish(self) {
-        let checkpoint = self.footer.checkpoint();
-        self.facts.clears.iter().for_each(|fact| self.restore.clears.add(checkpoint, fact));
-        self.restore.elements.push((self.facts, self.key_groups, self.live_puts));
-    }
-}
-
-/// Key and namespace as one string of bytes that tells them apart.
-fn framed(key: &[u8], namespace: &[u8]) -> Box<[u8]> {
-    let mut bytes = Vec::with_capacity(8 + key.len() + namespace.len());
-    bytes.extend_from_slice(&(key.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(key);
-    bytes.extend_from_slice(namespace);
-    bytes.into_boxed_slice()
-}
-
-impl HeapRestore {
-    fn load(&mut self, state: StateIndex, loaded: Loaded<'_>) -> Result<bool, HeapError> {
-        self.backend.load(state, loaded, self.limits)
+        Ok(Self { facts, key_groups, states, home, live_puts: 0 })
     }
 }

@@ -1,19 +1,26 @@
 //! A heap backend from the segments of a checkpoint.
 //!
-//! Owns: which segments, in which order, on which thread they are decoded. Does not own: fetching and checking
+//! Owns: which segments, in which order, how many at a time. Does not own: fetching and checking
 //! them (`restore`), what their records mean (`lowtide-heap`).
 
-use lowtide_format::FormatError;
+use std::pin::Pin;
+
+use futures::{Stream, StreamExt};
+use lowtide_format::{KeyGroupRange, KeyGroupSet};
 use lowtide_heap::chain::SegmentFile;
-use lowtide_heap::{HeapBackend, HeapOptions, HeapRestore, RestoredFile};
+use lowtide_heap::{ElementBlocks, HeapBackend, HeapOptions, HeapRestore, RestoredFile};
 
 use super::HeapSettings;
 use crate::backend::Assignment;
 use crate::error::{Error, Result};
 use crate::restore::{FetchedSegment, RestorePlan, RestoreSource};
 
-/// A segment up to this length is decoded where it is; a longer one on a thread of its own.
+/// Segments up to this length together are decoded where they are; longer ones on threads of their own.
 const INLINE_BYTES_MAX: u64 = 256 << 10;
+
+/// Segments are collected up to this length and then decoded together, so that a table is in the processor's caches once
+/// for many of them. As many bytes again are on their way meanwhile.
+const BATCH_BYTES: u64 = 64 << 20;
 
 /// Reads what `assignment` asks for from the checkpoint of `source`, whichever backend wrote it.
 pub(super) async fn restore(
@@ -49,7 +56,7 @@ async fn restore_any(
     restore_records(settings, options, source).await
 }
 
-/// Reads what `options` ask for, newest segment first.
+/// Reads what `options` ask for, newest segment first; the next segments are on their way while some are decoded.
 async fn restore_records(
     settings: &HeapSettings,
     options: HeapOptions,
@@ -59,38 +66,76 @@ async fn restore_records(
     source.announce(&plan);
     let mut restore = HeapRestore::new(options, source.id(), source.options().limits);
     restore.completed(&source.manifest().completed);
+    restore.expect(entries_of(source, options.range), source.manifest().states.len());
     for declared in &settings.declared {
         declared.0(&mut restore)?;
     }
     let mut segments = std::pin::pin!(source.segments(plan));
-    while let Some(segment) = futures::StreamExt::next(&mut segments).await {
-        let segment = segment?;
-        let (before, file) = (restore.entries(), segment.planned.file.clone());
-        let length = file.entry.length;
-        restore = if length <= INLINE_BYTES_MAX {
-            decode(restore, &segment)
-        } else {
-            let decoding = tokio::task::spawn_blocking(move || decode(restore, &segment));
-            decoding.await.map_err(|lost| Error::cancelled(format!("a decoding thread is lost: {lost}")))?
-        }
-        .map_err(|error| source.with_checkpoint(error, &file))?;
-        source.advance(length, restore.entries() - before);
+    let mut batch = next_batch(segments.as_mut()).await?;
+    while !batch.is_empty() {
+        let decoding = decode(restore, batch, source);
+        (restore, batch) = futures::try_join!(decoding, next_batch(segments.as_mut()))?;
     }
     Ok(restore.finish())
 }
 
-fn decode(mut restore: HeapRestore, segment: &FetchedSegment) -> Result<HeapRestore> {
-    let planned = &segment.planned;
-    let named = |error: FormatError| error.in_object(planned.file.entry.object.as_str());
-    let (entry, summary) = (planned.file.entry.clone(), planned.file.summary());
-    let file = SegmentFile { entry, summary, object_bytes: planned.file.bytes_of_object() };
-    let file = RestoredFile { file, key_groups: planned.key_groups.clone() };
-    let mut element = restore.begin(file, segment.reader.footer())?;
-    let mut decoder = segment.reader.block_decoder();
-    for block in segment.blocks() {
-        let (entry, stored) = block?;
-        element.block(&decoder.decode(entry, stored).map_err(named)?)?;
+/// Entries of the checkpoint in some key groups, as far as its manifest tells: elements are taken to be even.
+fn entries_of(source: &RestoreSource, range: KeyGroupRange) -> u64 {
+    let own = KeyGroupSet::from(range);
+    let count =
+        |groups: &KeyGroupSet| groups.ranges().iter().map(|range| u64::from(range.len())).sum::<u64>();
+    let elements = source.manifest().subtasks.iter().flat_map(|part| &part.elements);
+    let entries = elements.map(|element| {
+        let share = u128::from(count(&element.key_groups.intersect(&own)));
+        u128::from(element.live_puts) * share / u128::from(count(&element.key_groups).max(1))
+    });
+    u64::try_from(entries.sum::<u128>()).unwrap_or(u64::MAX)
+}
+
+/// The next segments: one, or as many as are small together.
+async fn next_batch(
+    mut segments: Pin<&mut impl Stream<Item = Result<FetchedSegment>>>,
+) -> Result<Vec<FetchedSegment>> {
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    while bytes < BATCH_BYTES {
+        let Some(segment) = segments.next().await else { break };
+        let segment = segment?;
+        bytes += segment.bytes();
+        batch.push(segment);
     }
-    element.finish();
+    Ok(batch)
+}
+
+async fn decode(
+    mut restore: HeapRestore,
+    batch: Vec<FetchedSegment>,
+    source: &RestoreSource,
+) -> Result<HeapRestore> {
+    let bytes: u64 = batch.iter().map(FetchedSegment::bytes).sum();
+    let take = move || take(&mut restore, &batch).map(|()| (restore, batch));
+    let taken = if bytes <= INLINE_BYTES_MAX {
+        take()
+    } else {
+        let taking = tokio::task::spawn_blocking(take).await;
+        taking.map_err(|lost| Error::cancelled(format!("a decoding thread is lost: {lost}")))?
+    };
+    let (restore, batch) = taken.map_err(|error| source.in_checkpoint(error))?;
+    let before = restore.live_puts().len() - batch.len();
+    for (segment, live_puts) in batch.iter().zip(restore.live_puts().skip(before)) {
+        source.advance(segment.planned.file.entry.length, live_puts);
+    }
     Ok(restore)
+}
+
+fn take(restore: &mut HeapRestore, batch: &[FetchedSegment]) -> Result<()> {
+    let mut elements = Vec::with_capacity(batch.len());
+    for segment in batch {
+        let FetchedSegment { planned, reader, .. } = segment;
+        let (entry, summary) = (planned.file.entry.clone(), planned.file.summary());
+        let file = SegmentFile { entry, summary, object_bytes: planned.file.bytes_of_object() };
+        let file = RestoredFile { file, key_groups: planned.key_groups.clone() };
+        let blocks = segment.blocks().collect::<Result<_, _>>()?;
+        elements.push(ElementBlocks { file, reader, blocks });
+    }
+    Ok(restore.elements(&elements)?)
 }
