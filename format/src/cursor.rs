@@ -49,37 +49,32 @@ impl<'a> Cursor<'a> {
         self.rest.is_empty()
     }
 
+    #[cold]
     pub(crate) fn invalid(&self, problem: &'static str) -> FormatError {
         FormatError::Invalid { part: self.part, problem }
+    }
+
+    /// Fewer than `need` bytes are left.
+    #[cold]
+    fn truncated(&self, need: u64) -> FormatError {
+        FormatError::Truncated { part: self.part, need, have: self.rest.len() as u64 }
     }
 
     /// The next `length` bytes.
     #[inline]
     pub(crate) fn take(&mut self, length: u64) -> Result<&'a [u8], FormatError> {
         let split = usize::try_from(length).ok().and_then(|length| self.rest.split_at_checked(length));
-        match split {
-            Some((taken, rest)) => {
-                self.rest = rest;
-                Ok(taken)
-            }
-            None => {
-                Err(FormatError::Truncated { part: self.part, need: length, have: self.rest.len() as u64 })
-            }
-        }
+        let (taken, rest) = split.ok_or_else(|| self.truncated(length))?;
+        self.rest = rest;
+        Ok(taken)
     }
 
     #[inline]
     fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], FormatError> {
-        match self.rest.split_first_chunk::<LENGTH>() {
-            Some((taken, rest)) => {
-                self.rest = rest;
-                Ok(*taken)
-            }
-            None => {
-                let have = self.rest.len() as u64;
-                Err(FormatError::Truncated { part: self.part, need: LENGTH as u64, have })
-            }
-        }
+        let split = self.rest.split_first_chunk::<LENGTH>();
+        let (taken, rest) = split.ok_or_else(|| self.truncated(LENGTH as u64))?;
+        self.rest = rest;
+        Ok(*taken)
     }
 
     #[inline]
@@ -115,6 +110,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    #[cold]
     fn long_varint(&mut self) -> Result<u64, FormatError> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {

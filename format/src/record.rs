@@ -105,7 +105,8 @@ impl<'a> BlockRecords<'a> {
         Self { cursor: Cursor::new("record", bytes), checkpoint }
     }
 
-    #[inline]
+    // Out of line, a record goes through memory twice on its way to whoever asks: a fifth of what restoring it costs.
+    #[inline(always)]
     fn decode(&mut self) -> Result<RecordRef<'a>, FormatError> {
         let cursor = &mut self.cursor;
         match cursor.u8()? {
