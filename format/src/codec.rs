@@ -33,6 +33,13 @@ pub trait Codec<T>: Send + Sync {
     /// [`FormatError::Decode`] if `bytes` are no encoding, [`FormatError::TooLarge`] beyond the limits; never a panic.
     fn decode(&self, bytes: &[u8], limits: DecodeLimits) -> Result<T, FormatError>;
 
+    /// Reads a byte of what a value keeps on the heap, if it keeps anything there: called for several values before they
+    /// are encoded, so that the waits for memory overlap. Which byte does not matter.
+    #[inline]
+    fn touch(&self, _value: &T) -> u8 {
+        0
+    }
+
     /// What is written into every segment and manifest, so that bytes are not read by another codec.
     fn identity(&self) -> CodecIdentity;
 }

@@ -66,6 +66,11 @@ impl Compressor {
         Ok(Self { zstd })
     }
 
+    /// Whether it may make anything shorter.
+    pub(crate) fn compresses(&self) -> bool {
+        self.zstd.is_some()
+    }
+
     /// Appends `raw` to `out`, compressed if that makes it shorter; returns how it is stored.
     pub(crate) fn append(
         &mut self,

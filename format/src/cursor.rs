@@ -24,6 +24,37 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
+/// Appends what `write` appends, behind its varint length; copies it only if the length takes more than a byte.
+///
+/// # Errors
+///
+/// Those of `write`, and if it took bytes away that were there before. What is left in `out` is of no use then.
+#[inline]
+pub(crate) fn put_counted<E: From<FormatError>>(
+    out: &mut Vec<u8>,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
+    let at = out.len();
+    out.push(0);
+    write(out)?;
+    match (out.len().checked_sub(at + 1), out.get_mut(at)) {
+        (Some(length), Some(byte)) if length < 0x80 => *byte = length as u8,
+        (Some(length), Some(_)) => widen(out, at, length),
+        _ => {
+            let problem = "its codec took bytes away instead of appending some";
+            return Err(FormatError::Unwritable { part: "record", problem }.into());
+        }
+    }
+    Ok(())
+}
+
+/// Gives the length at `at`, of the bytes behind it, the room that it needs.
+fn widen(out: &mut Vec<u8>, at: usize, length: usize) {
+    let mut spelled = Vec::with_capacity(10);
+    put_varint(&mut spelled, length as u64);
+    out.splice(at..=at, spelled);
+}
+
 /// Appends a flag: 1 for no, 2 for yes.
 pub(crate) fn put_flag(out: &mut Vec<u8>, flag: bool) {
     out.push(if flag { 2 } else { 1 });

@@ -24,6 +24,20 @@ pub fn xxh3(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
 
+/// xxh3-64 of bytes that come one after the other.
+#[derive(Clone, Default)]
+pub(crate) struct RunningXxh3(Xxh3Default);
+
+impl RunningXxh3 {
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub(crate) fn finish(&self) -> u64 {
+        self.0.digest()
+    }
+}
+
 /// xxh3-64 of the parts as if they were one.
 pub(crate) fn xxh3_of_parts(parts: &[&[u8]]) -> u64 {
     let mut hash = Xxh3Default::new();

@@ -15,7 +15,7 @@ use crate::error::FormatError;
 use crate::ids::CheckpointId;
 use crate::key_group::KeyGroupSet;
 
-pub use run::{RecordRun, RunPart};
+pub use run::{PutIds, PutParts, RecordRun, RunPart};
 
 /// Tags on disk: do not renumber.
 const TAG_PUT: u8 = 1;

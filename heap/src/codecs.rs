@@ -11,8 +11,10 @@ use lowtide_format::{
     Value, xxh3,
 };
 
+use crate::encode::{BucketsToPut, Encoder};
 use crate::error::HeapError;
 use crate::filling::{FillRun, Filling};
+use crate::piece::Slot;
 
 /// xxh3-64 of no bytes: the hash of the void namespace.
 pub(crate) const VOID_HASH: u64 = 0x2d06_8005_38d3_94c2;
@@ -41,6 +43,14 @@ pub(crate) trait StateCodecs<K, N, V>: Send + Sync {
     fn decode_value(&self, bytes: &[u8], limits: DecodeLimits) -> Result<V, FormatError>;
     fn key_hash(&self, key: &K) -> u64;
     fn namespace_hash(&self, namespace: &N) -> u64;
+    /// Reads a byte of what a slot keeps elsewhere, so that it is on its way into the caches.
+    fn touch(&self, slot: &Slot<K, N, V>) -> u8;
+    /// [`Encoder::put_buckets`] with these codecs.
+    fn put_buckets(
+        &self,
+        encoder: &mut Encoder<'_, K, N, V>,
+        puts: &BucketsToPut<'_, K, N, V>,
+    ) -> Result<(), HeapError>;
     /// [`Filling::take`] with these codecs, so that it is compiled for them: a call through a table for each part of
     /// each record costs more than decoding a number.
     fn fill(&self, filling: &mut Filling<K, N, V>, run: &mut FillRun<'_>) -> Result<(), HeapError>;
@@ -62,6 +72,10 @@ impl<V> Codec<V> for Chosen<V> {
 
     fn decode(&self, bytes: &[u8], limits: DecodeLimits) -> Result<V, FormatError> {
         self.0.decode(bytes, limits)
+    }
+
+    fn touch(&self, value: &V) -> u8 {
+        self.0.touch(value)
     }
 
     fn identity(&self) -> CodecIdentity {
@@ -126,6 +140,19 @@ impl<K: Key, N: Namespace, V: Value, C: Codec<V>> StateCodecs<K, N, V> for Typed
         namespace.key_hash()
     }
 
+    #[inline]
+    fn touch(&self, slot: &Slot<K, N, V>) -> u8 {
+        Codec::<K>::touch(&AutoCodec, &slot.key) ^ self.value.touch(&slot.value)
+    }
+
+    fn put_buckets(
+        &self,
+        encoder: &mut Encoder<'_, K, N, V>,
+        puts: &BucketsToPut<'_, K, N, V>,
+    ) -> Result<(), HeapError> {
+        encoder.put_buckets(self, puts)
+    }
+
     fn fill(&self, filling: &mut Filling<K, N, V>, run: &mut FillRun<'_>) -> Result<(), HeapError> {
         filling.take(self, run)
     }
@@ -182,6 +209,19 @@ impl StateCodecs<Raw, Raw, Raw> for Untyped {
 
     fn namespace_hash(&self, namespace: &Raw) -> u64 {
         xxh3(&namespace.0)
+    }
+
+    fn touch(&self, slot: &Slot<Raw, Raw, Raw>) -> u8 {
+        let first = |raw: &Raw| raw.0.first().copied().unwrap_or_default();
+        first(&slot.key) ^ first(&slot.value)
+    }
+
+    fn put_buckets(
+        &self,
+        encoder: &mut Encoder<'_, Raw, Raw, Raw>,
+        puts: &BucketsToPut<'_, Raw, Raw, Raw>,
+    ) -> Result<(), HeapError> {
+        encoder.put_buckets(self, puts)
     }
 
     fn fill(&self, filling: &mut Filling<Raw, Raw, Raw>, run: &mut FillRun<'_>) -> Result<(), HeapError> {

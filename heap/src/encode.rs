@@ -6,14 +6,15 @@
 use std::sync::Arc;
 
 use lowtide_format::broken::{Break, is_broken};
-use lowtide_format::{CheckpointId, FormatError, RecordRef, RecordRun};
+use lowtide_format::{CheckpointId, FormatError, PutIds, PutParts, RecordRef, RecordRun};
 
 use crate::chain::{StateIndex, TombstoneSpan, TombstoneTally};
 use crate::codecs::StateCodecs;
 use crate::epochs::{Epoch, Epochs};
 use crate::error::HeapError;
 use crate::open::Aside;
-use crate::piece::Slot;
+use crate::overlay::Marks;
+use crate::piece::{Labelling, Piece, Slot};
 
 /// When tombstones are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,16 +119,43 @@ impl<'a, K, N, V> Encoder<'a, K, N, V> {
         age: Age,
         fits: impl FnOnce(u64) -> bool,
     ) -> Result<bool, HeapError> {
-        let (key_end, namespace_end) = self.name_of(slot.key, slot.namespace)?;
-        let encoded = self.codecs.encode_value(value, &mut self.scratch);
-        self.fail("a value", encoded)?;
+        self.put_by(self.codecs, slot, value, (age, fits))
+    }
+
+    /// The same, with codecs whose calls may be compiled in.
+    #[inline]
+    fn put_by<C: StateCodecs<K, N, V> + ?Sized>(
+        &mut self,
+        codecs: &C,
+        slot: Named<'_, K, N>,
+        value: &V,
+        (age, fits): (Age, impl FnOnce(u64) -> bool),
+    ) -> Result<bool, HeapError> {
         let version = self.id(0, age.version);
         // A forgotten epoch stands for a floor that may be above the version of an old entry.
         let born = self.id(1, age.born).min(version);
-        let (name, value) = self.scratch.split_at(namespace_end);
-        let (key, namespace) = name.split_at(key_end);
-        let pushed = self.run.push_if(RecordRef::Put { key, namespace, value, version, born }, fits);
-        self.fail("a put", pushed)
+        let parts = EntryParts { codecs, named: slot, value };
+        let put = self.run.put_if(&parts, PutIds { version, born }, fits);
+        put.map_err(|failed| HeapError::record(self.name, failed.part, failed.source))
+    }
+
+    /// Writes the entries of some buckets of a piece. To be called through the codecs, so that it is compiled for them:
+    /// a call through a table for each part of each entry costs as much as encoding a number.
+    pub(crate) fn put_buckets<C: StateCodecs<K, N, V> + ?Sized>(
+        &mut self,
+        codecs: &C,
+        puts: &BucketsToPut<'_, K, N, V>,
+    ) -> Result<(), HeapError> {
+        let BucketsToPut { piece, buckets, view, marks } = puts;
+        let slots = || buckets.iter().filter_map(|bucket| Some((*bucket, piece.slot(*bucket)?)));
+        // Asks for all before the first is needed, so that the waits for memory overlap.
+        let touched = slots().fold(0, |sum, (_, slot)| sum ^ codecs.touch(slot));
+        std::hint::black_box(touched);
+        for (bucket, slot) in slots() {
+            let age = Age { version: piece.version(bucket, *view, marks), born: piece.born(bucket) };
+            self.put_by(codecs, Named::of(slot), &slot.value, (age, |_| true))?;
+        }
+        Ok(())
     }
 
     /// Writes a tombstone, if this checkpoint needs it; `newest` is `None` if no record of the key was ever written.
@@ -184,6 +212,55 @@ pub(crate) struct EncoderParts<'a, K, N, V> {
     pub(crate) name: &'a str,
     pub(crate) run: &'a mut RecordRun,
     pub(crate) tally: &'a mut TombstoneTally,
+}
+
+/// Entries of a piece that are to be written.
+pub(crate) struct BucketsToPut<'a, K, N, V> {
+    pub(crate) piece: &'a Piece<K, N, V>,
+    /// Occupied buckets.
+    pub(crate) buckets: &'a [usize],
+    pub(crate) view: Labelling<'a>,
+    /// Marks that are not in the piece yet.
+    pub(crate) marks: &'a Marks,
+}
+
+/// The parts of an entry on their way into a record.
+struct EntryParts<'a, C: ?Sized, K, N, V> {
+    codecs: &'a C,
+    named: Named<'a, K, N>,
+    value: &'a V,
+}
+
+/// Which part could not be encoded, and why.
+struct Failed {
+    part: &'static str,
+    source: FormatError,
+}
+
+impl From<FormatError> for Failed {
+    fn from(source: FormatError) -> Self {
+        Self { part: "a put", source }
+    }
+}
+
+impl<K, N, V, C: StateCodecs<K, N, V> + ?Sized> PutParts for EntryParts<'_, C, K, N, V> {
+    type Error = Failed;
+
+    #[inline]
+    fn key(&self, out: &mut Vec<u8>) -> Result<(), Failed> {
+        self.codecs.encode_key(self.named.key, out).map_err(|source| Failed { part: "a key", source })
+    }
+
+    #[inline]
+    fn namespace(&self, out: &mut Vec<u8>) -> Result<(), Failed> {
+        let encoded = self.codecs.encode_namespace(self.named.namespace, out);
+        encoded.map_err(|source| Failed { part: "a namespace", source })
+    }
+
+    #[inline]
+    fn value(&self, out: &mut Vec<u8>) -> Result<(), Failed> {
+        self.codecs.encode_value(self.value, out).map_err(|source| Failed { part: "a value", source })
+    }
 }
 
 /// A key in a namespace.

@@ -123,6 +123,13 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> for AutoCodec {
         decode_raw(bytes).unwrap_or_else(|| decode_serde(bytes))
     }
 
+    #[inline]
+    fn touch(&self, value: &T) -> u8 {
+        let bytes = raw_bytes(value).unwrap_or_default();
+        // Both ends: most lie in two or three lines of the cache.
+        bytes.first().copied().unwrap_or_default() ^ bytes.last().copied().unwrap_or_default()
+    }
+
     fn identity(&self) -> CodecIdentity {
         CodecIdentity::new(NAME, VERSION, shape_of::<T>())
     }

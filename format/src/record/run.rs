@@ -1,6 +1,7 @@
 //! A run of records of one (key group, state), encoded on any thread and appended to a segment later.
 
-use super::RecordRef;
+use super::{RecordRef, TAG_PUT};
+use crate::cursor::{put_counted, put_varint};
 use crate::error::FormatError;
 use crate::ids::CheckpointId;
 use crate::segment::{RecordTotals, VersionSpan};
@@ -24,6 +25,42 @@ pub struct RunPart {
     pub length: usize,
     /// Its records, counted.
     pub totals: RecordTotals,
+}
+
+/// The parts of a put that are encoded where they will lie.
+pub trait PutParts {
+    /// What encoding a part can come to.
+    type Error: From<FormatError>;
+
+    /// Appends the encoded key.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be encoded.
+    fn key(&self, out: &mut Vec<u8>) -> Result<(), Self::Error>;
+
+    /// Appends the encoded namespace; nothing for the void one.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be encoded.
+    fn namespace(&self, out: &mut Vec<u8>) -> Result<(), Self::Error>;
+
+    /// Appends the encoded value.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be encoded.
+    fn value(&self, out: &mut Vec<u8>) -> Result<(), Self::Error>;
+}
+
+/// The ids of a put; see [`RecordRef::Put`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PutIds {
+    /// The checkpoint whose snapshot first contains the value.
+    pub version: CheckpointId,
+    /// A lower bound for the ids of chain elements that may hold a record of the key.
+    pub born: CheckpointId,
 }
 
 impl RecordRun {
@@ -81,6 +118,60 @@ impl RecordRun {
             _ => self.parts.push(RunPart { length, totals: one }),
         }
         Ok(true)
+    }
+
+    /// Appends the put of these parts if `fits` says so of its encoded length in bytes; returns whether it did.
+    ///
+    /// The bytes are those of [`push_if`](Self::push_if), encoded once, in their place.
+    ///
+    /// # Errors
+    ///
+    /// Those of the parts, and [`FormatError::Unwritable`] if the ids do not ascend; the run is as before.
+    #[inline]
+    pub fn put_if<P: PutParts>(
+        &mut self,
+        parts: &P,
+        ids: PutIds,
+        fits: impl FnOnce(u64) -> bool,
+    ) -> Result<bool, P::Error> {
+        let before = self.bytes.len();
+        let encoded = self.encode_put(parts, ids);
+        let length = self.bytes.len().saturating_sub(before);
+        if encoded.is_err() || !fits(length as u64) {
+            self.bytes.truncate(before);
+            return encoded.map(|()| false);
+        }
+        let length_added = length as u64;
+        match self.parts.last_mut() {
+            Some(part) if part.length < self.part_bytes => {
+                part.length += length;
+                part.totals.add_put(length_added, ids.version);
+            }
+            _ => {
+                let mut totals = RecordTotals::default();
+                totals.add_put(length_added, ids.version);
+                self.parts.push(RunPart { length, totals });
+            }
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn encode_put<P: PutParts>(&mut self, parts: &P, ids: PutIds) -> Result<(), P::Error> {
+        let PutIds { version, born } = ids;
+        let checkpoint = self.checkpoint;
+        if born > version || version > checkpoint {
+            let problem = "born, version, id do not ascend";
+            return Err(FormatError::Unwritable { part: "put", problem }.into());
+        }
+        let out = &mut self.bytes;
+        out.push(TAG_PUT);
+        put_counted(out, |out| parts.key(out))?;
+        put_counted(out, |out| parts.namespace(out))?;
+        put_counted(out, |out| parts.value(out))?;
+        put_varint(out, checkpoint.get() - version.get());
+        put_varint(out, checkpoint.get() - born.get());
+        Ok(())
     }
 
     /// Encoded bytes so far.

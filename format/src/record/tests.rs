@@ -6,6 +6,37 @@ fn id(id: u64) -> CheckpointId {
     CheckpointId::new(id).unwrap()
 }
 
+/// Parts that are bytes, or a value that cannot be encoded.
+struct Parts<'a> {
+    key: &'a [u8],
+    namespace: &'a [u8],
+    value: Result<&'a [u8], &'static str>,
+}
+
+impl PutParts for Parts<'_> {
+    type Error = FormatError;
+
+    fn key(&self, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        out.extend_from_slice(self.key);
+        Ok(())
+    }
+
+    fn namespace(&self, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        out.extend_from_slice(self.namespace);
+        Ok(())
+    }
+
+    fn value(&self, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        match self.value {
+            Ok(value) => out.extend_from_slice(value),
+            // As a codec does that takes the buffer for its own.
+            Err("clears") => out.clear(),
+            Err(problem) => return Err(FormatError::Unwritable { part: "value", problem }),
+        }
+        Ok(())
+    }
+}
+
 proptest! {
     #[test]
     fn records_survive_in_order(
@@ -34,6 +65,26 @@ proptest! {
         let puts = records.iter().filter(|record| matches!(record, RecordRef::Put { .. })).count() as u64;
         prop_assert_eq!((run.totals().puts, run.totals().tombstones), (puts, records.len() as u64 - puts));
         prop_assert_eq!(run.totals().put_bytes + run.totals().tombstone_bytes, run.len() as u64);
+    }
+
+    #[test]
+    fn a_put_encoded_in_its_place_is_the_same_record(
+        puts in proptest::collection::vec(
+            (0_usize..200, 0_usize..200, prop_oneof![0_usize..300, 16_000..17_000_usize], 1_u64..300, any::<bool>()),
+            0..8),
+    ) {
+        let bytes = [7; 17_000];
+        let (mut whole, mut placed) = (RecordRun::new(id(300), 500), RecordRun::new(id(300), 500));
+        for (key, namespace, value, version, fits) in puts {
+            let (key, namespace, value) = (&bytes[..key], &bytes[..namespace], &bytes[..value]);
+            let (version, born) = (id(version), id(1));
+            let put = RecordRef::Put { key, namespace, value, version, born };
+            let first = whole.push_if(put, |_| fits).unwrap();
+            let parts = Parts { key, namespace, value: Ok(value) };
+            let second = placed.put_if(&parts, PutIds { version, born }, |_| fits).unwrap();
+            prop_assert_eq!(first, second);
+        }
+        prop_assert!(whole.parts().eq(placed.parts()));
     }
 
     #[test]
@@ -78,4 +129,18 @@ fn a_value_longer_than_a_part_is_a_part_of_its_own() {
             .unwrap();
     }
     assert_eq!(run.parts().count(), 3);
+}
+
+#[test]
+fn a_put_that_cannot_be_encoded_leaves_the_run_as_it_was() {
+    let mut run = RecordRun::new(id(5), 100);
+    let ids = PutIds { version: id(5), born: id(5) };
+    let parts = |value| Parts { key: b"k", namespace: b"", value };
+    assert!(run.put_if(&parts(Ok(b"v")), ids, |_| true).unwrap());
+    let before = run.clone();
+    assert!(run.put_if(&parts(Err("no")), ids, |_| true).is_err());
+    assert!(run.put_if(&parts(Ok(b"v")), PutIds { version: id(6), ..ids }, |_| true).is_err());
+    assert!(run.parts().eq(before.parts()));
+    assert_eq!(run.len(), before.len(), "no part of a record is left behind");
+    assert!(run.put_if(&parts(Err("clears")), ids, |_| true).is_err(), "a codec that takes bytes away");
 }

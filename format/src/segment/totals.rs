@@ -36,6 +36,20 @@ pub struct RecordTotals {
 }
 
 impl RecordTotals {
+    /// Adds one put.
+    #[inline]
+    pub(crate) fn add_put(&mut self, bytes: u64, version: CheckpointId) {
+        self.puts += 1;
+        self.put_bytes += bytes;
+        match &mut self.span {
+            Some(span) => {
+                span.oldest = span.oldest.min(version);
+                span.newest = span.newest.max(version);
+            }
+            None => self.span = Some(VersionSpan { oldest: version, newest: version }),
+        }
+    }
+
     /// Adds the records counted in `other`.
     pub fn add(&mut self, other: Self) {
         let Self { puts, tombstones, put_bytes, tombstone_bytes, span } = other;

@@ -8,7 +8,7 @@ use super::totals::{RecordTotals, SegmentSummary};
 use super::trailer::SegmentTrailer;
 use crate::compression::{Compression, Compressor, Packing};
 use crate::error::FormatError;
-use crate::hash::xxh3;
+use crate::hash::RunningXxh3;
 use crate::ids::CheckpointId;
 use crate::key_group::KeyGroup;
 use crate::record::{Clear, RecordRef, RecordRun};
@@ -82,7 +82,12 @@ pub struct SegmentWriter {
     block_bytes: usize,
     compressor: Compressor,
     file: Vec<u8>,
+    /// The open block, if it is to be compressed; what is stored as it is goes into the file at once.
     block: Vec<u8>,
+    /// Where the open block will begin in the file.
+    block_start: usize,
+    /// The checksum of the file up to there: taken while a block is in the processor's caches.
+    checksum: Box<RunningXxh3>,
     /// Index of the first run of the open block.
     block_first_run: usize,
     index: Index,
@@ -106,6 +111,8 @@ impl SegmentWriter {
         file.extend_from_slice(&MAGIC_SEGMENT);
         file.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         file.extend_from_slice(&[0, 0]);
+        let (block_start, mut checksum) = (file.len(), Box::<RunningXxh3>::default());
+        checksum.update(&file);
         Ok(Self {
             checkpoint,
             states,
@@ -114,6 +121,8 @@ impl SegmentWriter {
             compressor: Compressor::new(options.compression)?,
             file,
             block: Vec::new(),
+            block_start,
+            checksum,
             block_first_run: 0,
             index: Index::default(),
         })
@@ -201,7 +210,7 @@ impl SegmentWriter {
     /// [`FormatError::Unwritable`] if a name of a state is empty or above 255 bytes, [`FormatError::Compression`].
     pub fn finish(mut self) -> Result<FinishedSegment, FormatError> {
         self.close_block()?;
-        let Self { checkpoint, states, clears, mut compressor, mut file, index, .. } = self;
+        let Self { checkpoint, states, clears, mut compressor, mut file, mut checksum, index, .. } = self;
         let footer = SegmentFooter::new(checkpoint, states, clears, index);
         let raw = footer.encode()?;
         let start = file.len();
@@ -217,12 +226,13 @@ impl SegmentWriter {
             footer_checksum: crc32c::crc32c(stored),
         };
         let trailer_checksum = trailer.encode(&mut file);
+        checksum.update(file.get(start..).unwrap_or_default());
         let summary = SegmentSummary {
             checkpoint,
             totals: footer.totals(),
             clears: footer.clears().len() as u64,
             length: file.len() as u64,
-            checksum: xxh3(&file),
+            checksum: checksum.finish(),
             trailer_checksum,
         };
         Ok(FinishedSegment { bytes: file.into(), summary })
@@ -234,36 +244,48 @@ impl SegmentWriter {
         bytes: &[u8],
         totals: RecordTotals,
     ) -> Result<(), FormatError> {
-        if !self.block.is_empty() && self.block.len() + bytes.len() > self.block_bytes {
+        if self.block_length() > 0 && self.block_length() + bytes.len() > self.block_bytes {
             self.close_block()?;
         }
+        let offset = self.block_length() as u64;
         let (key_group, state) = place;
         let open = self.index.runs.len() > self.block_first_run;
         match self.index.runs.last_mut() {
             Some(last) if open && (last.key_group, last.state) == place => last.totals.add(totals),
-            _ => self.index.runs.push(Run { key_group, state, offset: self.block.len() as u64, totals }),
+            _ => self.index.runs.push(Run { key_group, state, offset, totals }),
         }
-        self.block.extend_from_slice(bytes);
+        let open = if self.compressor.compresses() { &mut self.block } else { &mut self.file };
+        open.extend_from_slice(bytes);
         Ok(())
     }
 
+    /// Bytes of the open block before compression.
+    fn block_length(&self) -> usize {
+        self.block.len() + self.file.len() - self.block_start
+    }
+
     fn close_block(&mut self) -> Result<(), FormatError> {
-        if self.block.is_empty() {
+        let raw_length = self.block_length() as u64;
+        if raw_length == 0 {
             return Ok(());
         }
-        let start = self.file.len();
-        let packing: Packing = self.compressor.append("block", &self.block, &mut self.file)?;
-        let stored = self.file.get(start..).unwrap_or_default();
+        let packing = match self.compressor.compresses() {
+            true => self.compressor.append("block", &self.block, &mut self.file)?,
+            false => Packing::Plain,
+        };
+        let stored = self.file.get(self.block_start..).unwrap_or_default();
+        self.checksum.update(stored);
         self.index.blocks.push(BlockEntry {
-            offset: start as u64,
+            offset: self.block_start as u64,
             stored_length: stored.len() as u64,
-            raw_length: self.block.len() as u64,
+            raw_length,
             checksum: crc32c::crc32c(stored),
             packing,
             first_run: self.block_first_run,
             run_count: self.index.runs.len() - self.block_first_run,
         });
         self.block_first_run = self.index.runs.len();
+        self.block_start = self.file.len();
         self.block.clear();
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::{Layout, StateMap};
 use crate::chain::{ClearFact, StateIndex, TombstoneTally};
 use crate::clears::Clears;
 use crate::codecs::StateCodecs;
-use crate::encode::{Age, Encoder, EncoderParts, Named, Resolver, Tombstones};
+use crate::encode::{BucketsToPut, Encoder, EncoderParts, Named, Resolver, Tombstones};
 use crate::epochs::Epoch;
 use crate::error::HeapError;
 use crate::handover::Stamp;
@@ -23,6 +23,9 @@ use crate::turn::{Counters, Turn};
 
 /// How many records a writer encodes before it lets the owner at the piece again.
 pub(super) const BATCH: usize = 64;
+
+/// How many entries are asked for at a time: about as many as a processor waits for at a time.
+const TOGETHER: usize = 16;
 
 /// What a state is told at a freeze.
 #[derive(Clone, Copy, Debug)]
@@ -143,18 +146,21 @@ impl<K, N, V> FrozenMap<K, N, V> {
         let (piece, gate) = guard.parts();
         let Some((owed, marks)) = gate.owed_to(piece, &self.open) else { return Ok(true) };
         let view = Labelling { origins: &self.origins, rewrites: &self.rewrites, part };
-        let mut left = BATCH;
-        let mut at = 0;
-        while left > 0 {
-            let Some(bucket) = owed.puts.next_from(at) else { break };
+        let mut buckets = [0; BATCH];
+        let mut found = 0;
+        for (place, bucket) in buckets.iter_mut().zip(owed.puts.ones()) {
             debug_assert!(piece.slot(bucket).is_some(), "H11: an empty bucket is owed");
-            if let Some(slot) = piece.slot(bucket) {
-                let age = Age { version: piece.version(bucket, view, marks), born: piece.born(bucket) };
-                encoder.put(Named::of(slot), &slot.value, age)?;
-            }
-            owed.puts.remove(bucket);
-            (at, left) = (bucket + 1, left - 1);
+            *place = bucket;
+            found += 1;
         }
+        let buckets = buckets.get(..found).unwrap_or_default();
+        for buckets in buckets.chunks(TOGETHER) {
+            self.codecs.put_buckets(encoder, &BucketsToPut { piece, buckets, view, marks })?;
+        }
+        buckets.iter().for_each(|bucket| {
+            owed.puts.remove(*bucket);
+        });
+        let mut left = BATCH - found;
         let mut at = 0;
         while left > 0 {
             let Some(index) = owed.tombstones.next_from(at) else { break };

@@ -123,15 +123,21 @@ impl<'a, 's> SegmentSeries<'a, 's> {
         let at_a_time = self.options.parallelism.max(1);
         let block_bytes = self.options.segment.block_bytes;
         self.survivors = work.map_or(Survivors::Apart, |work| work.survivors);
-        let encode = |shard: usize| encode_shard(parts, shard, (&context, block_bytes), work);
+        let encode = |(shard, mut records): (usize, EncodedShard)| {
+            let encoded = encode_shard((parts, shard), (&context, block_bytes), work, &mut records);
+            encoded.map(|()| records)
+        };
         let mut next = 0;
+        // Used again for the next key groups: fresh memory costs as much as filling it.
+        let mut spare: Vec<EncodedShard> = Vec::new();
         while next < shards {
             let batch = next..(next + at_a_time).min(shards);
             next = batch.end;
+            let blank = batch.clone().map(|shard| (shard, spare.pop().unwrap_or_default()));
             let encoded: Result<Vec<EncodedShard>, HeapError> = if at_a_time == 1 {
-                batch.clone().map(encode).collect()
+                blank.map(encode).collect()
             } else {
-                batch.clone().into_par_iter().map(encode).collect()
+                blank.collect::<Vec<_>>().into_par_iter().map(encode).collect()
             };
             if work.is_some() {
                 parts.states.iter().for_each(|state| state.rewritten_below(next));
@@ -140,6 +146,7 @@ impl<'a, 's> SegmentSeries<'a, 's> {
                 self.append(shard, &records)?;
                 self.note(shard, &mut records);
                 self.end_shard(shard)?;
+                spare.push(records);
             }
             if cancelled() {
                 return Err(HeapError::Cancelled);
@@ -318,17 +325,32 @@ impl OpenSegment {
     }
 }
 
+impl EncodedRun {
+    fn new(checkpoint: CheckpointId, block_bytes: usize) -> Self {
+        let run = || RecordRun::new(checkpoint, block_bytes);
+        let (tally, again) = (TombstoneTally::new(), ShardRewrite::default());
+        Self { delta: run(), tally, cold: run(), again, again_bytes: 0 }
+    }
+
+    /// Empties it for another key group; keeps its memory.
+    fn clear(&mut self) {
+        let Self { delta, tally, cold, again, again_bytes } = self;
+        delta.clear();
+        cold.clear();
+        (*tally, *again, *again_bytes) = (TombstoneTally::new(), ShardRewrite::default(), 0);
+    }
+}
+
+/// Encodes one shard into what was used for another before, or into an empty one.
 fn encode_shard(
-    parts: &SnapshotParts,
-    shard: usize,
+    (parts, shard): (&SnapshotParts, usize),
     (context, block_bytes): (&WriteContext<'_>, usize),
     work: Option<&RewriteWork<'_>>,
-) -> Result<EncodedShard, HeapError> {
-    let mut records = Vec::with_capacity(parts.states.len());
-    for (index, state) in parts.states.iter().enumerate() {
-        let new_run = || RecordRun::new(parts.id, block_bytes);
-        let (tally, again) = (TombstoneTally::new(), ShardRewrite::default());
-        let mut run = EncodedRun { delta: new_run(), tally, cold: new_run(), again, again_bytes: 0 };
+    records: &mut EncodedShard,
+) -> Result<(), HeapError> {
+    records.iter_mut().for_each(EncodedRun::clear);
+    records.resize_with(parts.states.len(), || EncodedRun::new(parts.id, block_bytes));
+    for ((index, state), run) in parts.states.iter().enumerate().zip(records) {
         let number = StateIndex(index as u16);
         let output = ShardOutput { run: &mut run.delta, tally: &mut run.tally };
         state.write_shard(shard, number, context, output)?;
@@ -341,7 +363,6 @@ fn encode_shard(
             run.again = state.rewrite_shard(shard, number, context, &work.pass(), target)?;
             run.again_bytes = (target.len() - before) as u64;
         }
-        records.push(run);
     }
-    Ok(records)
+    Ok(())
 }
