@@ -38,7 +38,8 @@ apt_install() {
 
 has_libclang() {
   [ -n "${LIBCLANG_PATH:-}" ] || [ -d "$cache/libclang/clang/native" ] ||
-    ls /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*/libclang*.so* /usr/lib64/libclang*.so* >/dev/null 2>&1
+    compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || compgen -G '/usr/lib/*/libclang*.so*' >/dev/null ||
+    compgen -G '/usr/lib64/libclang*.so*' >/dev/null
 }
 
 need_libclang() {
