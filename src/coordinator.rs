@@ -177,6 +177,28 @@ impl Coordinator {
         Ok(events)
     }
 
+    /// Ends publishes that were interrupted or could not be read back: each turns out to have happened, or is given up.
+    /// What fails is told by [`Coordinator::take_failure`], and the checkpoint stays pending.
+    ///
+    /// # Errors
+    ///
+    /// `fenced`.
+    pub async fn end_interrupted(&mut self, now: Millis) -> Result<Vec<Event>> {
+        let mut events = Vec::new();
+        for id in self.pending() {
+            if self.machine.is_publishing(id) {
+                events.extend(self.give_up_pending(id, AbortReason::Publish, now).await?);
+            }
+        }
+        Ok(events)
+    }
+
+    /// Whether a trigger would be refused because of a publish that was interrupted or could not be read back.
+    #[must_use]
+    pub fn is_blocked_by_publish(&self, kind: CheckpointKind) -> bool {
+        self.machine.is_full(kind) && self.pending().iter().any(|id| self.machine.is_publishing(*id))
+    }
+
     async fn give_up_pending(
         &mut self,
         id: CheckpointId,

@@ -149,10 +149,10 @@ impl Machine {
         host_id: Option<CheckpointId>,
         now: Millis,
     ) -> Result<Trigger> {
-        let in_flight = self.pending.values().filter(|pending| !pending.is_savepoint()).count();
-        if kind != CheckpointKind::Savepoint && in_flight >= self.options.concurrent_max as usize {
+        if self.is_full(kind) {
             return Err(Error::invalid_argument(format!(
-                "{in_flight} checkpoints are pending already, at most {} may be",
+                "{} checkpoints are pending already, at most {} may be",
+                self.in_flight(),
                 self.options.concurrent_max
             )));
         }
@@ -235,14 +235,23 @@ impl Machine {
         self.pending.values().filter(overdue).map(|pending| pending.id).collect()
     }
 
+    /// Pending checkpoints that count against the limit.
+    fn in_flight(&self) -> usize {
+        self.pending.values().filter(|pending| !pending.is_savepoint()).count()
+    }
+
+    /// Whether as many are pending as may be.
+    pub(crate) fn is_full(&self, kind: CheckpointKind) -> bool {
+        kind != CheckpointKind::Savepoint && self.in_flight() >= self.options.concurrent_max as usize
+    }
+
     /// Whether the publish of `id` has begun and is not settled.
     pub(crate) fn is_publishing(&self, id: CheckpointId) -> bool {
         self.pending.get(&id).is_some_and(|pending| pending.progress == Progress::Publishing)
     }
 
     pub(crate) fn due(&self, now: Millis) -> Due {
-        let in_flight = self.pending.values().filter(|pending| !pending.is_savepoint()).count();
-        self.schedule.due(&self.options, in_flight, now)
+        self.schedule.due(&self.options, self.in_flight(), now)
     }
 
     /// Whether more checkpoints in a row have failed than is tolerable.

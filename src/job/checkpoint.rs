@@ -37,7 +37,8 @@ impl CheckpointReport {
 impl<B: Backend> Job<B> {
     /// Takes a checkpoint: triggers it, writes and acknowledges all parts, and publishes it.
     ///
-    /// The job stands still meanwhile; [`Job::start_checkpoint`] lets it go on.
+    /// The job stands still meanwhile; [`Job::start_checkpoint`] lets it go on. A publish of which nobody knows whether it
+    /// happened is settled first where it stands in the way.
     ///
     /// # Errors
     ///
@@ -54,8 +55,23 @@ impl<B: Backend> Job<B> {
     ///
     /// As [`Job::trigger`]; what fails later is in the report.
     pub async fn checkpoint_report(&mut self, kind: CheckpointKind) -> Result<CheckpointReport> {
+        let mut settled = self.make_way(kind).await;
+        if let Some(failure) = settled.failure {
+            return Err(failure);
+        }
         let writing = self.start_checkpoint(kind)?;
         let parts = writing.run().await;
-        Ok(self.finish_report(parts).await)
+        let mut report = self.finish_report(parts).await;
+        settled.append(std::mem::take(&mut report.step));
+        Ok(CheckpointReport { step: settled, ..report })
+    }
+
+    /// Ends publishes in doubt that keep a trigger from being taken: the store may answer again.
+    pub(super) async fn make_way(&mut self, kind: CheckpointKind) -> Step {
+        if self.held.is_some() || !self.coordinator.is_blocked_by_publish(kind) {
+            return Step::default();
+        }
+        let answer = self.coordinator.end_interrupted(self.clock.now()).await;
+        self.follow(answer)
     }
 }

@@ -146,6 +146,11 @@ impl<B: Backend> Job<B> {
         for event in expired {
             tracing::warn!(job = %self.name, event = %event, "the time of a checkpoint has run out");
         }
+        if self.due() == Due::Blocked {
+            for event in self.make_way(CheckpointKind::Checkpoint).await.into_result()? {
+                tracing::warn!(job = %self.name, event = %event, "a publish in doubt is settled");
+            }
+        }
         if self.due() == Due::Now {
             return self.checkpoint_report(CheckpointKind::Checkpoint).await.map(Some);
         }

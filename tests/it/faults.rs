@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use lowtide::fault::{FaultClass, FaultMode, FaultOperation, FaultPlan, FaultStore, Faults, PowerCut};
-use lowtide::{CheckpointKind, ErrorKind, Job, ObjectName, Retention, Store};
+use lowtide::{CheckpointKind, ErrorKind, Job, ObjectClass, ObjectName, Retention, Store};
 use lowtide_format::StoreOptions;
 
 use crate::support::{TextJob, run};
@@ -162,6 +162,34 @@ fn deletions_that_never_return_keep_no_checkpoint_waiting() {
         }
         panic!("nothing was to be deleted");
     });
+}
+
+#[test]
+fn a_publish_in_doubt_keeps_no_job_from_its_next_checkpoint_once_the_store_answers() {
+    for mode in [FaultMode::Before, FaultMode::After] {
+        run(async {
+            let (store, faults) = faulty(&Store::memory());
+            let mut text = TextJob::create("a", 1, &store).await;
+            text.put("k", "1");
+            for (operation, mode) in [(FaultOperation::Put, mode), (FaultOperation::Get, FaultMode::Before)] {
+                let plan = FaultPlan { class: FaultClass::Publish, ..FaultPlan::first(operation, mode) };
+                faults.plan(FaultPlan { times: u64::MAX, ..plan });
+            }
+            assert!(text.job.checkpoint(CheckpointKind::Checkpoint).await.is_err());
+            let error = text.job.checkpoint(CheckpointKind::Checkpoint).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Store, "the store still fails: {error}");
+            faults.clear();
+            text.put("k", "2");
+            let report = text.job.checkpoint_report(CheckpointKind::Checkpoint).await.unwrap();
+            assert!(report.figures.is_some(), "{mode:?}: {:?}", report.step);
+            let happened = mode == FaultMode::After;
+            let first = report.step.events.first().map(ToString::to_string);
+            assert_eq!(first.as_deref(), Some(if happened { "chk-1 complete" } else { "chk-1 aborted" }));
+            text.job.run_deletions().await.unwrap();
+            let kept = text.job.store().list(ObjectClass::Data).await.unwrap();
+            assert_eq!(kept.len(), 1, "{mode:?}");
+        });
+    }
 }
 
 #[test]
