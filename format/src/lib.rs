@@ -31,7 +31,7 @@ pub use key_group::{KeyGroup, KeyGroupCount, KeyGroupRange, KeyGroupSet, key_gro
 pub use manifest::{
     CheckpointKind, Element, KeyGrouping, LocalFile, Manifest, ManifestFile, SegmentRecords, SubtaskPart,
 };
-pub use object_name::{FileEntry, FileId, FileKind, ObjectName};
+pub use object_name::{FileCheck, FileEntry, FileId, FileKind, ObjectName};
 pub use path::{ObjectClass, ObjectPath};
 pub use record::{BlockRecords, Clear, PutIds, PutParts, RecordRef, RecordRun, RunPart};
 pub use segment::{

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::error::FormatError;
-use crate::hash::xxh3;
+use crate::hash::{RunningXxh3, xxh3};
 
 /// The longest object name in bytes.
 const NAME_BYTES_MAX: usize = 512;
@@ -160,19 +160,62 @@ impl FileEntry {
     /// [`FormatError::Truncated`], [`FormatError::TrailingBytes`] or [`FormatError::Checksum`], with the object's
     /// name.
     pub fn check(&self, bytes: &[u8]) -> Result<(), FormatError> {
-        let have = bytes.len() as u64;
+        self.judge(bytes.len() as u64, || xxh3(bytes))
+    }
+
+    /// As [`FileEntry::check`], for bytes that come one piece after the other.
+    #[must_use]
+    pub fn check_pieces(&self) -> FileCheck {
+        FileCheck { entry: self.clone(), have: 0, sum: RunningXxh3::default() }
+    }
+
+    fn judge(&self, have: u64, checksum: impl FnOnce() -> u64) -> Result<(), FormatError> {
         let part = "file";
         let result = if have < self.length {
             Err(FormatError::Truncated { part, need: self.length, have })
         } else if have > self.length {
             Err(FormatError::TrailingBytes { part, bytes: have - self.length })
         } else {
-            match xxh3(bytes) {
+            match checksum() {
                 computed if computed == self.checksum => Ok(()),
                 computed => Err(FormatError::Checksum { part, stored: self.checksum, computed }),
             }
         };
         result.map_err(|error| error.in_object(self.object.as_str()))
+    }
+}
+
+/// What is known of the bytes of a file so far.
+#[derive(Clone)]
+pub struct FileCheck {
+    entry: FileEntry,
+    have: u64,
+    sum: RunningXxh3,
+}
+
+impl FileCheck {
+    /// The next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.have = self.have.saturating_add(bytes.len() as u64);
+        self.sum.update(bytes);
+    }
+
+    /// Whether those were the bytes of the file.
+    ///
+    /// # Errors
+    ///
+    /// As [`FileEntry::check`].
+    pub fn finish(self) -> Result<(), FormatError> {
+        self.entry.judge(self.have, || self.sum.finish())
+    }
+}
+
+impl std::fmt::Debug for FileCheck {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileCheck")
+            .field("entry", &self.entry)
+            .field("have", &self.have)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,6 @@
 //! From a checkpoint of either kind to an open RocksDB backend, and from RocksDB's tables to records.
 
+use std::io::Write;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
@@ -15,6 +16,10 @@ use super::{RocksBackend, overlaps};
 use crate::backend::Assignment;
 use crate::error::{Error, Result};
 use crate::restore::{FetchedSegment, ReadOptions, RestorePlan, RestoreSource};
+
+/// So many bytes of a table are read, checked and written at a time: they stay in the processor's caches, and several tables
+/// take turns on all cores.
+const PIECE_BYTES: u64 = 2 << 20;
 
 /// Whether the checkpoint consists of RocksDB's tables rather than of records.
 pub(crate) fn is_table_checkpoint(manifest: &Manifest) -> bool {
@@ -68,15 +73,29 @@ async fn restore_tables(
 async fn fetch_table(source: &RestoreSource, staging: &Staging, fetch: Fetch) -> Result<()> {
     let entry = &fetch.stored.file;
     let listed = source.manifest().files.iter().find(|file| file.entry.id() == entry.id());
-    let bytes = source.fetch_file(entry).await.map_err(|error| match listed {
+    let named = |error: Error| match listed {
         Some(file) => source.with_checkpoint(error, file),
         None => error,
-    })?;
+    };
     let path = staging.path(&fetch)?;
-    tokio::fs::write(&path, &bytes).await.map_err(|error| {
-        Error::new(crate::error::ErrorKind::Store, format!("cannot write {}: {error}", path.display()))
-            .caused_by(error)
-    })?;
+    let failed = |error: std::io::Error| {
+        let message = format!("cannot write {}: {error}", path.display());
+        Error::new(crate::error::ErrorKind::Store, message).caused_by(error)
+    };
+    let mut check = entry.check_pieces();
+    let mut file = tokio::fs::File::create(&path).await.map_err(failed)?.into_std().await;
+    let mut at = 0;
+    while at < entry.length {
+        let end = entry.length.min(at + PIECE_BYTES);
+        let piece = source.read(entry, at..end).await.map_err(named)?;
+        let taken = tokio::task::spawn_blocking(move || {
+            check.update(&piece);
+            file.write_all(&piece).map(|()| (check, file))
+        });
+        (check, file) = taken.await.map_err(|lost| Error::writer_lost(&lost))?.map_err(failed)?;
+        at = end;
+    }
+    check.finish().map_err(|error| named(error.into()))?;
     source.advance(entry.length, 0);
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! One chart as SVG that follows the reader's light or dark scheme.
 
+use std::collections::HashSet;
 use std::error::Error;
 
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
@@ -85,6 +86,7 @@ impl Chart {
             }?;
             whole.present().map_err(owned)?;
         }
+        let mut svg = without_repeats(&svg);
         // The style goes first in the drawing, and a title for readers who do not see it.
         let start = svg.find('>').map_or(0, |end| end + 1);
         svg.insert_str(start, &format!("<title>{}</title>{STYLE}", self.title));
@@ -177,6 +179,24 @@ impl Chart {
         }
         Ok(())
     }
+}
+
+/// Without texts that lie on the same text: an axis of powers of ten can name the end of one decade, which is the start of
+/// the next, twice.
+fn without_repeats(svg: &str) -> String {
+    const END: &str = "</text>";
+    let (mut kept, mut rest, mut seen) = (String::with_capacity(svg.len()), svg, HashSet::new());
+    while let Some((before, from_text)) = rest.find("<text").map(|start| rest.split_at(start)) {
+        let end = from_text.find(END).map_or(from_text.len(), |at| at + END.len());
+        let (text, after) = from_text.split_at(end);
+        kept.push_str(before);
+        if seen.insert(text) {
+            kept.push_str(text);
+        }
+        rest = after;
+    }
+    kept.push_str(rest);
+    kept
 }
 
 fn colour(index: usize) -> RGBColor {

@@ -125,3 +125,20 @@ fn charts_without_points_and_with_zeroes_are_drawn() {
         }
     }
 }
+
+#[test]
+fn no_text_of_a_chart_lies_on_the_same_text() {
+    for step in 0..60 {
+        let low = 0.01 * 1.3_f64.powi(step);
+        for factor in [30.0, 700.0, 9_000.0] {
+            let curves = vec![Curve { name: "c".to_owned(), points: vec![(0.0, low), (1.0, low * factor)] }];
+            let (scale, name) = (Scale::Logarithmic, "n");
+            let chart = Chart { name, title: "t", across: "a", up: "u", scale, curves };
+            let svg = chart.draw().unwrap();
+            let texts: Vec<&str> = svg.split("<text").skip(1).collect();
+            let distinct: std::collections::HashSet<_> =
+                texts.iter().filter_map(|text| text.split("</text>").next()).collect();
+            assert_eq!(distinct.len(), texts.len(), "from {low} to {factor} times that");
+        }
+    }
+}
