@@ -11,8 +11,8 @@ use std::time::Duration;
 use divan::Bencher;
 use lowtide::{
     AcknowledgedElement, Acknowledgement, CheckpointId, CheckpointKind, Coordinator, CoordinatorOptions,
-    FileEntry, FileKind, Generation, KeyGroupCount, KeyGroupRange, KeyGroupSet, ManifestFile, Millis, Start,
-    Store, Trigger, UploadId, UploadIdSource,
+    FileEntry, FileKind, Generation, KeyGroupCount, KeyGroupRange, KeyGroupSet, ManifestFile, Millis,
+    Retention, Start, Store, Trigger, UploadId, UploadIdSource,
 };
 use lowtide_format::ObjectPath;
 use object_store::memory::InMemory;
@@ -155,6 +155,39 @@ fn checkpoint_beside_10_000_slow_deletions(bencher: Bencher<'_, '_>) {
             runtime.block_on(complete(&mut coordinator, &trigger, part));
             deleting.abort();
         });
+}
+
+/// A coordinator takes over where 20 checkpoints of so many files each are kept, of which a hundred differ: reading and
+/// decoding their manifests is part of it.
+#[divan::bench(args = [5_000, 50_000], sample_count = 5, sample_size = 1)]
+fn take_over_of_20_checkpoints(bencher: Bencher<'_, '_>, files: u32) {
+    let runtime = runtime();
+    let store = Store::memory();
+    runtime.block_on(async {
+        let mut coordinator = start(store.clone(), 1).await;
+        let all = Retention::newest(20).expect("not zero");
+        coordinator.set_retained(all, NOW).await.expect("it is the only coordinator");
+        let mut chain: Vec<AcknowledgedElement> = Vec::new();
+        for number in 0..20 {
+            let trigger = coordinator.trigger(CheckpointKind::Checkpoint, NOW).expect("nothing is pending");
+            let new = if number == 0 { files } else { 100 };
+            let files: Vec<ManifestFile> = (0..new).map(|number| file(trigger.id, 0, number)).collect();
+            chain.drain(..chain.len().min(files.len()));
+            chain.extend(files.iter().map(element_of));
+            let base = trigger.bases.first().copied().flatten();
+            let elements = chain.clone();
+            let part = Acknowledgement { base, files, elements, entries: 500, ..Acknowledgement::default() };
+            complete(&mut coordinator, &trigger, vec![part]).await;
+        }
+        assert_eq!(coordinator.published().checkpoints.len(), 20);
+    });
+    bencher.bench_local(|| {
+        let count = KeyGroupCount::new(1_024).expect("a valid count");
+        let options = CoordinatorOptions::new("bench", "heap", count, ranges(1));
+        let ids = UploadIdSource::counted(1);
+        let started = Coordinator::start(store.clone(), options, Start::Recover, NOW, ids);
+        runtime.block_on(started).expect("20 checkpoints").1.files
+    });
 }
 
 fn element_of(file: &ManifestFile) -> AcknowledgedElement {

@@ -65,7 +65,8 @@ pub struct Coordinator {
     attempts: BTreeMap<CheckpointId, PublishAttempt>,
     /// Publishes that were given up and may still have happened.
     doubts: Vec<DoubtfulPublish>,
-    /// Events of requests that return none.
+    /// Events that no request has returned yet. They lie here as soon as they have happened: the future that found them
+    /// out may be dropped at its next call to the store.
     untold: Vec<Event>,
     /// Uploads begun before this time may have been swept.
     sweep_boundary: Millis,
@@ -170,11 +171,11 @@ impl Coordinator {
     ///
     /// `fenced`.
     pub async fn expire(&mut self, now: Millis) -> Result<Vec<Event>> {
-        let mut events = Vec::new();
         for id in self.machine.overdue(now) {
-            events.extend(self.give_up_pending(id, AbortReason::Expired, now).await?);
+            let ended = self.give_up_pending(id, AbortReason::Expired, now).await?;
+            self.untold.extend(ended);
         }
-        Ok(events)
+        Ok(self.take_events())
     }
 
     /// Ends publishes that were interrupted or could not be read back: each turns out to have happened, or is given up.
@@ -184,13 +185,13 @@ impl Coordinator {
     ///
     /// `fenced`.
     pub async fn end_interrupted(&mut self, now: Millis) -> Result<Vec<Event>> {
-        let mut events = Vec::new();
         for id in self.pending() {
             if self.machine.is_publishing(id) {
-                events.extend(self.give_up_pending(id, AbortReason::Publish, now).await?);
+                let ended = self.give_up_pending(id, AbortReason::Publish, now).await?;
+                self.untold.extend(ended);
             }
         }
-        Ok(events)
+        Ok(self.take_events())
     }
 
     /// Whether a trigger would be refused because of a publish that was interrupted or could not be read back.

@@ -61,7 +61,8 @@ impl Coordinator {
             self.failure = Some(error);
             return Ok(self.give_up(id, AbortReason::Publish));
         }
-        self.append_attempt(id, now).await
+        self.append_attempt(id, now).await?;
+        Ok(std::mem::take(&mut self.untold))
     }
 
     /// Why a checkpoint cannot be published: a file that may be swept, or one that is gone.
@@ -106,10 +107,9 @@ impl Coordinator {
         Ok(self.store.put_data(&name, bytes).await?)
     }
 
-    async fn append_attempt(&mut self, id: CheckpointId, now: Millis) -> Result<Vec<Event>> {
-        let mut events = Vec::new();
+    async fn append_attempt(&mut self, id: CheckpointId, now: Millis) -> Result<()> {
         for _ in 0..DECISIONS_MAX {
-            let Some(attempt) = self.attempts.get(&id).cloned() else { return Ok(events) };
+            let Some(attempt) = self.attempts.get(&id).cloned() else { return Ok(()) };
             let truth = self.machine.truth_with(&attempt.reference, &attempt.view);
             let step = SequenceStep::Publish { checkpoint: id };
             if is_broken(Break::DeleteBeforePublish) {
@@ -117,27 +117,34 @@ impl Coordinator {
             }
             match self.try_append(step, truth, now).await {
                 Ok(()) => {
-                    events.extend(self.complete(id, now)?);
-                    return Ok(events);
+                    let completed = self.complete(id, now)?;
+                    self.untold.extend(completed);
+                    return Ok(());
                 }
-                Err(AppendError::Settled(member)) => events.extend(self.doubt_applied(&member, now)?),
+                Err(AppendError::Settled(member)) => {
+                    let applied = self.doubt_applied(&member, now)?;
+                    self.untold.extend(applied);
+                }
                 Err(AppendError::Moved) => {
                     if let Some(error) = self.refused_by_boundary(&attempt) {
                         self.machine.forget_chains();
                         self.failure = Some(error);
-                        events.extend(self.give_up(id, AbortReason::Publish));
-                        return Ok(events);
+                        let given_up = self.give_up(id, AbortReason::Publish);
+                        self.untold.extend(given_up);
+                        return Ok(());
                     }
                 }
                 Err(error) => {
-                    events.extend(self.attempt_failed(id, error)?);
-                    return Ok(events);
+                    let ended = self.attempt_failed(id, error)?;
+                    self.untold.extend(ended);
+                    return Ok(());
                 }
             }
         }
         self.failure = Some(Error::new(ErrorKind::Store, "the sequence did not stand still"));
-        events.extend(self.give_up(id, AbortReason::Publish));
-        Ok(events)
+        let given_up = self.give_up(id, AbortReason::Publish);
+        self.untold.extend(given_up);
+        Ok(())
     }
 
     fn attempt_failed(&mut self, id: CheckpointId, error: AppendError) -> Result<Vec<Event>> {
@@ -293,34 +300,30 @@ impl Coordinator {
             return Ok(self.give_up(id, reason));
         }
         // Another publish in doubt can be the one that has happened.
-        let mut events = match self.settle(now).await {
-            Ok(events) => events,
+        match self.settle(now).await {
+            Ok(events) => self.untold.extend(events),
             Err(error) if error.kind() == ErrorKind::Fenced => return Err(error),
             // Saying that it was aborted could turn out to be wrong: it stays pending, and is asked about again.
             Err(error) => {
                 self.failure = Some(error);
                 return Ok(Vec::new());
             }
-        };
-        if !self.machine.is_publishing(id) {
-            return Ok(events);
         }
-        if !self.sequence.is_doubtful() {
-            events.extend(self.give_up(id, reason));
-            return Ok(events);
-        }
-        match self.append(SequenceStep::Retention, Machine::truth, now).await {
-            Ok(()) => events.append(&mut self.untold),
-            Err(error) if error.kind() == ErrorKind::Fenced => return Err(error),
-            Err(error) => {
-                self.failure = Some(error);
-                return Ok(events);
+        if self.machine.is_publishing(id) && self.sequence.is_doubtful() {
+            match self.append(SequenceStep::Retention, Machine::truth, now).await {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::Fenced => return Err(error),
+                Err(error) => {
+                    self.failure = Some(error);
+                    return Ok(std::mem::take(&mut self.untold));
+                }
             }
         }
         if self.machine.is_publishing(id) {
-            events.extend(self.give_up(id, reason));
+            let given_up = self.give_up(id, reason);
+            self.untold.extend(given_up);
         }
-        Ok(events)
+        Ok(std::mem::take(&mut self.untold))
     }
 
     /// Ends the doubts by taking their number.

@@ -8,10 +8,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use bytes::Bytes;
 use futures::StreamExt;
 use lowtide_format::broken::{Break, is_broken};
 use lowtide_format::{
-    CheckpointId, Generation, PublishedRef, RestoredFrom, SequenceMember, SequenceStep, Store,
+    CheckpointId, Generation, Manifest, PublishedRef, RestoredFrom, SequenceMember, SequenceStep, Store,
 };
 use lowtide_registry::{Holder, Listing, Owner, Rebuilding, Registry};
 
@@ -27,6 +28,9 @@ use crate::publish::{AppendError, Sequence};
 
 /// Manifests that are read at a time.
 const MANIFESTS_IN_FLIGHT_MAX: usize = 16;
+
+/// Manifests that are decoded while one is registered: more would be held in memory together.
+const MANIFESTS_DECODED_MAX: usize = 2;
 
 /// How often a take-over is repeated because others append at the same time.
 const TAKE_OVERS_MAX: usize = 32;
@@ -232,10 +236,24 @@ struct Found {
     files: usize,
 }
 
+/// Decodes a manifest on another thread.
+async fn decode_beside(
+    (holder, reference, bytes): (Holder, PublishedRef, Result<Bytes>),
+) -> (Holder, PublishedRef, Result<Manifest>) {
+    let of = reference.clone();
+    let decoded = match bytes {
+        Ok(bytes) => tokio::task::spawn_blocking(move || decode_manifest(&of, &bytes))
+            .await
+            .unwrap_or_else(|lost| Err(Error::cancelled(format!("a manifest was not decoded: {lost}")))),
+        Err(error) => Err(error),
+    };
+    (holder, reference, decoded)
+}
+
 /// Reads the manifests of everything that is published, and of what was abandoned just now, checkpoints first and ids
 /// ascending. Damaged ones are left out.
 ///
-/// Each is read once, and decoded only while it is registered: memory is O(distinct files), not O(files ×
+/// Each is read once, and few are decoded at a time, on other threads than the one that registers them: memory is O(distinct files), not O(files ×
 /// checkpoints), beside the encoded bytes of those on their way.
 ///
 /// # Errors
@@ -252,12 +270,13 @@ async fn read_manifests(store: &Store, head: &SequenceMember, abandoned: &[Publi
         let bytes = read_manifest_bytes(store, &reference).await;
         (holder, reference, bytes)
     });
-    let mut reads = futures::stream::iter(reads).buffered(MANIFESTS_IN_FLIGHT_MAX);
+    let decoded = futures::stream::iter(reads).buffered(MANIFESTS_IN_FLIGHT_MAX).map(decode_beside);
+    let mut manifests = std::pin::pin!(decoded.buffered(MANIFESTS_DECODED_MAX));
     let own = |reference: &&PublishedRef| reference.owned;
     let newest = head.checkpoints.iter().rfind(own).map(|reference| &reference.manifest);
     let (mut rebuilding, mut base) = (Rebuilding::new(), None);
-    while let Some((holder, reference, bytes)) = reads.next().await {
-        let manifest = match bytes.and_then(|bytes| decode_manifest(&reference, &bytes)) {
+    while let Some((holder, reference, manifest)) = manifests.next().await {
+        let manifest = match manifest {
             Ok(manifest) => manifest,
             Err(error) if error.is_damage() || error.kind() == ErrorKind::Incompatible => {
                 tracing::warn!(checkpoint = %reference.checkpoint, error = %error, "manifest cannot be read");

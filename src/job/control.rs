@@ -45,6 +45,8 @@ impl<B: Backend> Job<B> {
         let (now, ids) = (self.clock.now(), self.uploads.clone());
         let (coordinator, recovered) =
             Coordinator::start(self.store.clone(), options, Start::Recover, now, ids).await?;
+        // What the lost one had found out and told nobody.
+        let mut events = self.take_events();
         let pending = self.coordinator.pending();
         let lost = std::mem::replace(&mut self.coordinator, coordinator);
         self.retired.push(lost.deleter());
@@ -53,9 +55,10 @@ impl<B: Backend> Job<B> {
             Some(_) => Event::Completed(id),
             None => Event::Aborted(id, AbortReason::Failover),
         };
-        let events: Vec<Event> = pending.into_iter().map(happened).collect();
+        let ended: Vec<Event> = pending.into_iter().map(happened).collect();
         self.discard_attempts(&published);
-        self.deliver(&events);
+        self.deliver(&ended);
+        events.extend(ended);
         self.parts.clear();
         let checkpoints = published.checkpoints.iter().filter(|found| found.reference().owned).count();
         Ok(Failover { events, checkpoints, files: recovered.files })
