@@ -31,31 +31,29 @@ has_miri() { cargo +nightly miri --version >/dev/null 2>&1; }
 has_std_source() { [ -d "$(rustc +nightly --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library" ]; }
 
 target=${CARGO_TARGET_DIR:-target}
-for part in "${@:-loom miri address thread}"; do
-  # shellcheck disable=SC2086
-  for name in $part; do
-    case $name in
-      loom)
-        explore loom has_stable cargo test --locked -p lowtide-heap --features loom --lib handover
-        ;;
-      miri)
-        # Without isolation since tests ask for the time; parking_lot keeps pointers in integers.
-        MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance" CARGO_TARGET_DIR=$target/miri \
-          explore miri has_miri cargo +nightly miri test --locked -p lowtide-heap --lib -- model::threads pages
-        ;;
-      address)
-        RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$target/address \
-          explore address has_nightly cargo +nightly test --locked --target "$host" -p lowtide-heap --lib
-        ;;
-      thread)
-        RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=$target/thread \
-          explore thread has_std_source cargo +nightly test --locked -Zbuild-std --target "$host" -p lowtide-heap --lib model::threads
-        ;;
-      *)
-        echo "explore.sh: there is no exploration $name" >&2
-        exit 2
-        ;;
-    esac
-  done
+[ $# -gt 0 ] || set -- loom miri address thread
+for name in "$@"; do
+  case $name in
+    loom)
+      explore loom has_stable cargo test --locked -p lowtide-heap --features loom --lib handover
+      ;;
+    miri)
+      # Without isolation since tests ask for the time; parking_lot keeps pointers in integers.
+      MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance" CARGO_TARGET_DIR=$target/miri \
+        explore miri has_miri cargo +nightly miri test --locked -p lowtide-heap --lib -- model::threads pages
+      ;;
+    address)
+      RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$target/address \
+        explore address has_nightly cargo +nightly test --locked --target "$host" -p lowtide-heap --lib
+      ;;
+    thread)
+      RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=$target/thread \
+        explore thread has_std_source cargo +nightly test --locked -Zbuild-std --target "$host" -p lowtide-heap --lib model::threads
+      ;;
+    *)
+      echo "explore.sh: there is no exploration $name" >&2
+      exit 2
+      ;;
+  esac
 done
 exit $found

@@ -120,12 +120,12 @@ impl Coordinator {
     ) -> Result<Vec<Event>> {
         self.check_not_fenced()?;
         let acknowledged = self.machine.acknowledge(id, generation, subtask, part)?;
-        let events = match acknowledged {
-            Acknowledged::Waiting => Vec::new(),
-            Acknowledged::Other(events) => events,
+        match acknowledged {
+            Acknowledged::Waiting => {}
+            Acknowledged::Other(events) => self.untold.extend(events),
             Acknowledged::All => self.publish(id, now).await?,
-        };
-        Ok(self.told(events))
+        }
+        Ok(self.told())
     }
 
     /// A subtask says that it cannot take part: the checkpoint is aborted.
@@ -141,7 +141,8 @@ impl Coordinator {
         now: Millis,
     ) -> Result<Vec<Event>> {
         if generation == self.machine.generation {
-            return self.give_up_pending(id, AbortReason::Declined, now).await;
+            self.give_up_pending(id, AbortReason::Declined, now).await?;
+            return Ok(self.told());
         }
         self.check_not_fenced()?;
         Ok(vec![Event::Ignored(id)])
@@ -153,7 +154,8 @@ impl Coordinator {
     ///
     /// `fenced`.
     pub async fn abort(&mut self, id: CheckpointId, now: Millis) -> Result<Vec<Event>> {
-        self.give_up_pending(id, AbortReason::Requested, now).await
+        self.give_up_pending(id, AbortReason::Requested, now).await?;
+        Ok(self.told())
     }
 
     /// Gives a pending checkpoint up as if its time had run out.
@@ -162,7 +164,8 @@ impl Coordinator {
     ///
     /// `fenced`.
     pub async fn expire_one(&mut self, id: CheckpointId, now: Millis) -> Result<Vec<Event>> {
-        self.give_up_pending(id, AbortReason::Expired, now).await
+        self.give_up_pending(id, AbortReason::Expired, now).await?;
+        Ok(self.told())
     }
 
     /// Gives up every pending checkpoint whose time has run out.
@@ -172,10 +175,9 @@ impl Coordinator {
     /// `fenced`.
     pub async fn expire(&mut self, now: Millis) -> Result<Vec<Event>> {
         for id in self.machine.overdue(now) {
-            let ended = self.give_up_pending(id, AbortReason::Expired, now).await?;
-            self.untold.extend(ended);
+            self.give_up_pending(id, AbortReason::Expired, now).await?;
         }
-        Ok(self.take_events())
+        Ok(self.told())
     }
 
     /// Ends publishes that were interrupted or could not be read back: each turns out to have happened, or is given up.
@@ -187,11 +189,10 @@ impl Coordinator {
     pub async fn end_interrupted(&mut self, now: Millis) -> Result<Vec<Event>> {
         for id in self.pending() {
             if self.machine.is_publishing(id) {
-                let ended = self.give_up_pending(id, AbortReason::Publish, now).await?;
-                self.untold.extend(ended);
+                self.give_up_pending(id, AbortReason::Publish, now).await?;
             }
         }
-        Ok(self.take_events())
+        Ok(self.told())
     }
 
     /// Whether a trigger would be refused because of a publish that was interrupted or could not be read back.
@@ -200,27 +201,21 @@ impl Coordinator {
         self.machine.is_full(kind) && self.pending().iter().any(|id| self.machine.is_publishing(*id))
     }
 
-    async fn give_up_pending(
-        &mut self,
-        id: CheckpointId,
-        reason: AbortReason,
-        now: Millis,
-    ) -> Result<Vec<Event>> {
+    async fn give_up_pending(&mut self, id: CheckpointId, reason: AbortReason, now: Millis) -> Result<()> {
         self.check_not_fenced()?;
-        let events = if self.machine.is_publishing(id) {
-            self.end_attempt(id, reason, now).await?
-        } else {
-            self.machine.abort(id, reason)
-        };
-        Ok(self.told(events))
+        if self.machine.is_publishing(id) {
+            return self.end_attempt(id, reason, now).await;
+        }
+        let aborted = self.machine.abort(id, reason);
+        self.untold.extend(aborted);
+        Ok(())
     }
 
-    /// Events in the order in which they happened, those that no request has returned yet before `events`.
-    fn told(&mut self, events: Vec<Event>) -> Vec<Event> {
+    /// The events that no request has returned yet, in the order in which they happened. What became free with them can
+    /// be deleted.
+    fn told(&mut self) -> Vec<Event> {
         self.hand_over_free();
-        let mut told = std::mem::take(&mut self.untold);
-        told.extend(events);
-        told
+        self.take_events()
     }
 
     /// Events of requests that return none: a publish in doubt can turn out to have happened while something else is
@@ -332,8 +327,7 @@ impl Coordinator {
     ///
     /// `not-found` if there is no such savepoint, `store`, `fenced`.
     pub async fn delete_savepoint(&mut self, id: CheckpointId, now: Millis) -> Result<()> {
-        let events = self.settle(now).await?;
-        self.untold.extend(events);
+        self.settle(now).await?;
         if !self.machine.savepoints.contains_key(&id) {
             return Err(Error::not_found(format!("there is no savepoint {id}")));
         }
@@ -346,14 +340,14 @@ impl Coordinator {
     ///
     /// `store`, `fenced`; the number is then as before.
     pub async fn set_retained(&mut self, retained: Retention, now: Millis) -> Result<Vec<Event>> {
-        let events = self.settle(now).await?;
-        self.untold.extend(events);
+        self.settle(now).await?;
         let gone = retained.subsumed(&self.machine.own_checkpoints());
         if !gone.is_empty() {
             self.drop_published(&gone, SequenceStep::Retention, now).await?;
         }
         self.machine.options.retained = retained;
-        Ok(self.told(gone.into_iter().map(Event::Subsumed).collect()))
+        self.untold.extend(gone.into_iter().map(Event::Subsumed));
+        Ok(self.told())
     }
 
     async fn drop_published(&mut self, gone: &[CheckpointId], step: SequenceStep, now: Millis) -> Result<()> {

@@ -41,12 +41,13 @@ impl Coordinator {
     /// # Errors
     ///
     /// `fenced`. Other failures are told by the events and by `take_failure`.
-    pub(super) async fn publish(&mut self, id: CheckpointId, now: Millis) -> Result<Vec<Event>> {
+    pub(super) async fn publish(&mut self, id: CheckpointId, now: Millis) -> Result<()> {
         let draft = match self.machine.begin_publish(id, now) {
             Ok(draft) => draft,
             Err(error) => {
                 self.failure = Some(error);
-                return Ok(self.machine.abort(id, AbortReason::Contradicted));
+                self.give_up(id, AbortReason::Contradicted);
+                return Ok(());
             }
         };
         let stored = match self.refused(&draft).await {
@@ -59,10 +60,10 @@ impl Coordinator {
         };
         if let Err(error) = stored {
             self.failure = Some(error);
-            return Ok(self.give_up(id, AbortReason::Publish));
+            self.give_up(id, AbortReason::Publish);
+            return Ok(());
         }
-        self.append_attempt(id, now).await?;
-        Ok(std::mem::take(&mut self.untold))
+        self.append_attempt(id, now).await
     }
 
     /// Why a checkpoint cannot be published: a file that may be swept, or one that is gone.
@@ -116,58 +117,43 @@ impl Coordinator {
                 let _ = self.store.delete(&truth.trash).await;
             }
             match self.try_append(step, truth, now).await {
-                Ok(()) => {
-                    let completed = self.complete(id, now)?;
-                    self.untold.extend(completed);
-                    return Ok(());
-                }
-                Err(AppendError::Settled(member)) => {
-                    let applied = self.doubt_applied(&member, now)?;
-                    self.untold.extend(applied);
-                }
+                Ok(()) => return self.complete(id, now),
+                Err(AppendError::Settled(member)) => self.doubt_applied(&member, now)?,
                 Err(AppendError::Moved) => {
                     if let Some(error) = self.refused_by_boundary(&attempt) {
                         self.machine.forget_chains();
                         self.failure = Some(error);
-                        let given_up = self.give_up(id, AbortReason::Publish);
-                        self.untold.extend(given_up);
+                        self.give_up(id, AbortReason::Publish);
                         return Ok(());
                     }
                 }
-                Err(error) => {
-                    let ended = self.attempt_failed(id, error)?;
-                    self.untold.extend(ended);
-                    return Ok(());
-                }
+                Err(error) => return self.attempt_failed(id, error),
             }
         }
         self.failure = Some(Error::new(ErrorKind::Store, "the sequence did not stand still"));
-        let given_up = self.give_up(id, AbortReason::Publish);
-        self.untold.extend(given_up);
+        self.give_up(id, AbortReason::Publish);
         Ok(())
     }
 
-    fn attempt_failed(&mut self, id: CheckpointId, error: AppendError) -> Result<Vec<Event>> {
+    fn attempt_failed(&mut self, id: CheckpointId, error: AppendError) -> Result<()> {
         match error {
             AppendError::NotApplied(error) => {
                 self.failure = Some(error);
-                Ok(self.give_up(id, AbortReason::Publish))
+                self.give_up(id, AbortReason::Publish);
             }
             AppendError::Doubtful(error) => {
                 self.failure = Some(error);
-                Ok(self.give_up_in_doubt(id))
+                self.give_up_in_doubt(id);
             }
             // Nothing is known: the checkpoint stays pending and in doubt.
-            AppendError::Unreadable(error) => {
-                self.failure = Some(error);
-                Ok(Vec::new())
-            }
+            AppendError::Unreadable(error) => self.failure = Some(error),
             AppendError::Fenced { error, answered } => {
                 self.stop(answered.then_some(id));
-                Err(error)
+                return Err(error);
             }
-            AppendError::Moved | AppendError::Settled(_) => Ok(Vec::new()),
+            AppendError::Moved | AppendError::Settled(_) => {}
         }
+        Ok(())
     }
 
     /// The head has moved on to a sweep boundary. What was kept from a base that is let go by now may be swept as well.
@@ -189,21 +175,20 @@ impl Coordinator {
     }
 
     /// The member of the attempt is verified.
-    fn complete(&mut self, id: CheckpointId, now: Millis) -> Result<Vec<Event>> {
-        let Some(PublishAttempt { reference, view }) = self.attempts.remove(&id) else {
-            return Ok(Vec::new());
-        };
+    fn complete(&mut self, id: CheckpointId, now: Millis) -> Result<()> {
+        let Some(PublishAttempt { reference, view }) = self.attempts.remove(&id) else { return Ok(()) };
         self.doubts_dispelled();
-        let events = self.machine.published(reference, view, None, now)?;
+        let completed = self.machine.published(reference, view, None, now)?;
+        self.untold.extend(completed);
         self.forget_ended_attempts();
-        Ok(events)
+        Ok(())
     }
 
     /// The publish did not happen.
-    fn give_up(&mut self, id: CheckpointId, reason: AbortReason) -> Vec<Event> {
-        let events = self.machine.abort(id, reason);
+    fn give_up(&mut self, id: CheckpointId, reason: AbortReason) {
+        let aborted = self.machine.abort(id, reason);
+        self.untold.extend(aborted);
         self.forget_ended_attempts();
-        events
     }
 
     /// An interrupted publish can have been overtaken.
@@ -213,11 +198,11 @@ impl Coordinator {
     }
 
     /// The publish may still happen (rule K3).
-    fn give_up_in_doubt(&mut self, id: CheckpointId) -> Vec<Event> {
+    fn give_up_in_doubt(&mut self, id: CheckpointId) {
         let Some(attempt) = self.attempts.remove(&id) else { return self.give_up(id, AbortReason::Publish) };
-        let (events, doubt) = self.machine.abort_in_doubt(id);
+        let (aborted, doubt) = self.machine.abort_in_doubt(id);
+        self.untold.extend(aborted);
         self.doubts.extend(doubt.map(|doubt| DoubtfulPublish { attempt, doubt }));
-        events
     }
 
     /// Another member is at the number of the doubtful publishes: they did not happen.
@@ -228,7 +213,7 @@ impl Coordinator {
     }
 
     /// One of the publishes in doubt did happen; the others, for the same number, did not.
-    fn doubt_applied(&mut self, member: &SequenceMember, now: Millis) -> Result<Vec<Event>> {
+    fn doubt_applied(&mut self, member: &SequenceMember, now: Millis) -> Result<()> {
         let names = |attempt: &PublishAttempt| {
             let SequenceStep::Publish { checkpoint } = member.step else { return false };
             attempt.reference.checkpoint == checkpoint
@@ -244,12 +229,14 @@ impl Coordinator {
         let applied = self.doubts.iter().position(|doubtful| names(&doubtful.attempt));
         let applied = applied.map(|at| self.doubts.remove(at));
         self.doubts_dispelled();
-        match applied {
+        let found_out = match applied {
             Some(DoubtfulPublish { attempt: PublishAttempt { reference, view }, doubt }) => {
-                self.machine.published(reference, view, Some(&doubt), now)
+                self.machine.published(reference, view, Some(&doubt), now)?
             }
-            None => Ok(self.follow(member)),
-        }
+            None => self.follow(member),
+        };
+        self.untold.extend(found_out);
+        Ok(())
     }
 
     /// A member that let something go, and was in doubt, is there: what it does not list is gone.
@@ -267,17 +254,17 @@ impl Coordinator {
     /// # Errors
     ///
     /// `fenced`; what kept it from reading.
-    pub(super) async fn settle(&mut self, now: Millis) -> Result<Vec<Event>> {
+    pub(super) async fn settle(&mut self, now: Millis) -> Result<()> {
         if self.sequence.is_fenced() {
             return Err(self.sequence.fenced_error());
         }
         match self.sequence.settle().await {
-            Ok(Settlement::Nothing | Settlement::Absent) => Ok(Vec::new()),
+            Ok(Settlement::Nothing | Settlement::Absent) => Ok(()),
             Ok(Settlement::Applied(member)) => self.doubt_applied(&member, now),
             Ok(Settlement::Refused) => {
                 self.adopt_boundary();
                 self.doubts_dispelled();
-                Ok(Vec::new())
+                Ok(())
             }
             Err(error) => {
                 if error.kind() == ErrorKind::Fenced {
@@ -294,19 +281,20 @@ impl Coordinator {
         id: CheckpointId,
         reason: AbortReason,
         now: Millis,
-    ) -> Result<Vec<Event>> {
+    ) -> Result<()> {
         if !self.sequence.is_doubtful() {
             // It had not come to the create.
-            return Ok(self.give_up(id, reason));
+            self.give_up(id, reason);
+            return Ok(());
         }
         // Another publish in doubt can be the one that has happened.
         match self.settle(now).await {
-            Ok(events) => self.untold.extend(events),
+            Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Fenced => return Err(error),
             // Saying that it was aborted could turn out to be wrong: it stays pending, and is asked about again.
             Err(error) => {
                 self.failure = Some(error);
-                return Ok(Vec::new());
+                return Ok(());
             }
         }
         if self.machine.is_publishing(id) && self.sequence.is_doubtful() {
@@ -315,21 +303,19 @@ impl Coordinator {
                 Err(error) if error.kind() == ErrorKind::Fenced => return Err(error),
                 Err(error) => {
                     self.failure = Some(error);
-                    return Ok(std::mem::take(&mut self.untold));
+                    return Ok(());
                 }
             }
         }
         if self.machine.is_publishing(id) {
-            let given_up = self.give_up(id, reason);
-            self.untold.extend(given_up);
+            self.give_up(id, reason);
         }
-        Ok(std::mem::take(&mut self.untold))
+        Ok(())
     }
 
     /// Ends the doubts by taking their number.
     pub(super) async fn dispel(&mut self, now: Millis) -> Result<()> {
-        let events = self.settle(now).await?;
-        self.untold.extend(events);
+        self.settle(now).await?;
         if !self.sequence.is_doubtful() && self.doubts.is_empty() {
             return Ok(());
         }
@@ -354,10 +340,7 @@ impl Coordinator {
                     self.doubts_dispelled();
                     return Ok(());
                 }
-                Err(AppendError::Settled(member)) => {
-                    let events = self.doubt_applied(&member, now)?;
-                    self.untold.extend(events);
-                }
+                Err(AppendError::Settled(member)) => self.doubt_applied(&member, now)?,
                 Err(AppendError::Moved) => {}
                 Err(AppendError::Fenced { error, .. }) => {
                     self.stop(None);

@@ -253,8 +253,8 @@ async fn decode_beside(
 /// Reads the manifests of everything that is published, and of what was abandoned just now, checkpoints first and ids
 /// ascending. Damaged ones are left out.
 ///
-/// Each is read once, and few are decoded at a time, on other threads than the one that registers them: memory is O(distinct files), not O(files ×
-/// checkpoints), beside the encoded bytes of those on their way.
+/// Each is read once, and few are decoded at a time, on other threads than the one that registers them: memory is
+/// O(distinct files), not O(files × checkpoints), beside the encoded bytes of those on their way.
 ///
 /// # Errors
 ///
