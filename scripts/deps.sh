@@ -36,10 +36,15 @@ apt_install() {
   apt-get install -y --no-install-recommends "$@" >/dev/null
 }
 
+# The names that bindgen looks for; libclang-cpp, which graphics drivers bring along, is another library.
 has_libclang() {
-  [ -n "${LIBCLANG_PATH:-}" ] || [ -d "$cache/libclang/clang/native" ] ||
-    compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || compgen -G '/usr/lib/*/libclang*.so*' >/dev/null ||
-    compgen -G '/usr/lib64/libclang*.so*' >/dev/null
+  [ -n "${LIBCLANG_PATH:-}" ] || [ -d "$cache/libclang/clang/native" ] && return
+  local dir
+  for dir in /usr/lib/llvm-*/lib /usr/lib/* /usr/lib64; do
+    compgen -G "$dir/libclang.so*" >/dev/null && return
+    compgen -G "$dir/libclang-[0-9]*.so*" >/dev/null && return
+  done
+  return 1
 }
 
 need_libclang() {
