@@ -18,11 +18,9 @@ use crate::chain::StateIndex;
 use crate::error::HeapError;
 use crate::filling::{AnyFilling, FillRun};
 
-/// Fewer stored bytes than these are taken by the thread that brings them.
-#[cfg(not(test))]
-const PARALLEL_BYTES_MIN: usize = 256 << 10;
-#[cfg(test)]
-const PARALLEL_BYTES_MIN: usize = 512;
+/// Fewer stored bytes than these are taken by the thread that brings them. Miri refuses what rayon's queues do with
+/// pointers, so that it does not get to see them.
+const PARALLEL_BYTES_MIN: usize = if cfg!(all(test, not(miri))) { 512 } else { 256 << 10 };
 /// Shares of key groups for each thread: threads that end early take over from others.
 const SHARES_PER_THREAD: usize = 8;
 /// A put takes so many bytes at least.
