@@ -38,9 +38,10 @@ for name in "$@"; do
       explore loom has_stable cargo test --locked -p lowtide-heap --features loom --lib handover
       ;;
     miri)
-      # Without isolation since tests ask for the time; parking_lot keeps pointers in integers.
+      # Without isolation since tests ask for the time; parking_lot keeps pointers in integers. Without the debug builds'
+      # brute-force checks, which take it several times as long.
       MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance" CARGO_TARGET_DIR=$target/miri \
-        explore miri has_miri cargo +nightly miri test --locked -p lowtide-heap --lib -- model::threads pages
+        explore miri has_miri cargo +nightly miri test --release --locked -p lowtide-heap --lib -- model::threads pages
       ;;
     address)
       RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$target/address \
