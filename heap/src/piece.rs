@@ -463,7 +463,12 @@ impl<K: Eq, N: Eq, V> Piece<K, N, V> {
         match (entry, newest) {
             (Some(entry), newest) => {
                 let stale = entry.epoch <= turn.floor;
-                if stale || turn.id(born) < turn.id(entry.oldest) {
+                // Put again before every base had the removal, the key was born with what the entry knew.
+                debug_assert!(
+                    stale || turn.id(born) >= turn.id(entry.oldest),
+                    "a key born before its removal"
+                );
+                if stale {
                     entry.oldest = born;
                 }
                 let needed = !stale || newest.is_some() || turn.logs_every_removal;

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lowtide_format::{DecodeLimits, FormatError, RecordRef, SegmentReader};
+use lowtide_format::{CheckpointId, DecodeLimits, FormatError, RecordRef, SegmentReader};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::harness::{Harness, Stored, id, options, write};
@@ -512,6 +512,46 @@ fn a_base_that_is_not_remembered_is_an_error_and_changes_nothing() {
     harness.backend.completed(id(77));
     harness.backend.aborted(id(78));
     assert_eq!(chain(harness.checkpoint(Some(1))), [(1, 1)]);
+}
+
+#[test]
+fn a_checkpoint_that_was_aborted_or_overtaken_is_no_base() {
+    let mut harness = harness();
+    harness.put(1, 1);
+    let written = |harness: &mut Harness| {
+        let id = harness.freeze(None, FreezeKind::Checkpoint).unwrap();
+        harness.finish(0);
+        id
+    };
+    let refused = |harness: &mut Harness, base: CheckpointId| {
+        let error = harness.backend.freeze(request(90, Some(base.get())));
+        assert!(matches!(error, Err(HeapError::BaseForgotten { .. })), "{base}: {error:?}");
+    };
+    let aborted = written(&mut harness);
+    harness.backend.aborted(aborted);
+    refused(&mut harness, aborted);
+    let overtaken = written(&mut harness);
+    let newer = written(&mut harness);
+    harness.backend.completed(newer);
+    refused(&mut harness, overtaken);
+    assert_eq!(chain(harness.checkpoint(Some(newer.get()))), [(newer.get(), 1)]);
+}
+
+#[test]
+fn keys_that_no_checkpoint_has_seen_leave_no_removal_behind() {
+    let mut harness = harness();
+    harness.put(1, 1);
+    harness.checkpoint(None);
+    let pass = |harness: &mut Harness, keys: std::ops::Range<u64>| {
+        for key in keys {
+            harness.put(key, 1);
+            harness.remove(key);
+        }
+        harness.backend.table_bytes()
+    };
+    let after_some = pass(&mut harness, 2..200);
+    assert_eq!(pass(&mut harness, 200..4_000), after_some);
+    assert_eq!(wrote(harness.checkpoint(Some(1))), (0, 0, 0));
 }
 
 #[test]
