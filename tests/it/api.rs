@@ -301,3 +301,22 @@ fn a_trigger_beyond_the_concurrent_checkpoints_is_refused_and_savepoints_do_not_
         job.job.trigger(CheckpointKind::Checkpoint).unwrap();
     });
 }
+
+#[test]
+fn messages_wait_while_the_coordinator_stands_still_and_are_heard_in_order_afterwards() {
+    run(async {
+        let mut job = TextJob::create("j", 1, &Store::memory()).await;
+        job.put("a", "1");
+        let pending = job.job.trigger(CheckpointKind::Checkpoint).unwrap().id;
+        job.job.write(pending, 0).await.into_result().unwrap();
+        job.job.hold();
+        for step in [job.job.acknowledge(pending, 0).await, job.job.abort(pending).await] {
+            assert_eq!(step.into_result().unwrap(), []);
+        }
+        assert_eq!(job.job.checkpoints(), []);
+        let refused = job.job.trigger(CheckpointKind::Savepoint).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+        let events = job.job.release().await.into_result().unwrap();
+        assert_eq!(events, [Event::Completed(pending), Event::Ignored(pending)]);
+    });
+}
