@@ -24,6 +24,28 @@ fn twice_the_live_bytes_are_kept_for_little_more_than_the_deltas() {
     }
 }
 
+/// The default where a thousandth changes, on a smaller scale: as many segments are wanted as there are deltas in the
+/// live bytes, and its budget keeps a few more.
+#[test]
+fn what_rewriting_nearly_keeps_up_with_is_copied_only_if_as_few_objects_are_wanted() {
+    let workload = small(Workload::Uniform);
+    let options = SimulateOptions { changed_share: 0.03, checkpoints: 600, warmup: 300, ..workload };
+    let count = 33;
+    let bounds = vec![Bound::SpaceAmplification { ratio: 2.0 }, Bound::MaxSegments { count }];
+    let policy = |objects| BoundedRewriting {
+        bounds: bounds.clone(),
+        objects_max: Some(objects),
+        ..BoundedRewriting::default()
+    };
+    let twice = simulate(&options, &policy(2 * count));
+    assert!(twice.segments_peak > u64::from(count) && twice.packed_share == 0.0, "{twice:?}");
+    let as_few = simulate(&options, &policy(count));
+    assert!(as_few.packed_share > 0.1 && as_few.largest_per_delta > twice.largest_per_delta, "{as_few:?}");
+    let BoundedRewriting { bounds, objects_max, .. } = BoundedRewriting::default();
+    let [_, Bound::MaxSegments { count }] = bounds[..] else { panic!("{bounds:?}") };
+    assert!(objects_max.unwrap() >= 2 * count);
+}
+
 #[test]
 fn without_rewriting_nothing_is_written_twice_and_space_is_not_bounded() {
     let report = simulate(&small(Workload::Uniform), &Never);

@@ -125,13 +125,13 @@ pub struct BoundedRewriting {
 }
 
 impl Default for BoundedRewriting {
-    /// Retained ÷ live at most 2, at most 1,024 segments and objects, at most 1.5 deltas rewritten per
-    /// checkpoint.
+    /// Retained ÷ live at most 2, at most 1,024 segments in at most 2,048 objects, at most 1.5 deltas
+    /// rewritten per checkpoint.
     fn default() -> Self {
         Self {
             bounds: vec![Bound::SpaceAmplification { ratio: 2.0 }, Bound::MaxSegments { count: 1024 }],
             budget: RewriteBudget::Deltas(1.5),
-            objects_max: Some(1024),
+            objects_max: Some(2048),
             order: VictimOrder::default(),
             survivors: Survivors::Apart,
             batch_deltas: 1.0,
