@@ -124,7 +124,8 @@ impl Deleter {
         self.queue.lock().outstanding.len()
     }
 
-    /// Works off what is in the queue now, each object once, superseded members of the sequence last. Safe to run several times side by side and to drop.
+    /// Works off what is in the queue now, each object once, superseded members of the sequence last. Safe to run several
+    /// times side by side and to drop.
     pub async fn run(&self) -> DeletionReport {
         let mut report = DeletionReport::default();
         let batches = self.queue.lock().batches.len();

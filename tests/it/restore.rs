@@ -163,6 +163,30 @@ fn a_restore_of_a_directory_that_cannot_be_read_is_an_error_and_no_empty_start()
 }
 
 #[test]
+fn a_store_that_does_not_answer_is_no_damage_to_fall_back_from() {
+    run(async {
+        let faults = Faults::new();
+        let wrap = |inner| Arc::new(FaultStore::with_faults(inner, faults.clone())) as Arc<_>;
+        let store = Store::memory().wrapped(wrap);
+        drop(two_checkpoints(&store).await);
+        let failing = async |times, on_damage| {
+            let plan = FaultPlan::first(FaultOperation::Get, FaultMode::Before);
+            faults.plan(FaultPlan { class: FaultClass::Data, times, ..plan });
+            let restored = restored(&store, on_damage).await;
+            faults.clear();
+            restored
+        };
+        // As many failures as a restore does not put up with, and not one more: an older checkpoint could be read.
+        let mut times = 1;
+        while failing(times, OnDamage::Refuse).await.is_ok() {
+            times += 1;
+        }
+        let refused = failing(times, OnDamage::FallBack).await.err().unwrap();
+        assert_eq!(refused.kind(), ErrorKind::Store, "{refused}");
+    });
+}
+
+#[test]
 fn a_damaged_member_of_the_sequence_is_corrupt_and_only_a_fallback_without_claim_looks_past_it() {
     run(async {
         let store = Store::memory();

@@ -160,6 +160,22 @@ async fn a_failed_delete_is_tried_again_and_survives_the_coordinator() {
 }
 
 #[tokio::test]
+async fn as_long_as_a_manifest_is_there_its_files_are() {
+    let world = World::new();
+    let mut job = world.fresh(options(1, 1)).await;
+    job.checkpoint(CheckpointKind::Full).await.unwrap();
+    // The first that is deleted.
+    world.fail(FaultOperation::Delete, FaultClass::Any, FaultMode::Before, 1);
+    job.checkpoint(CheckpointKind::Full).await.unwrap();
+    let report = job.coordinator.run_deletions(job.now).await.unwrap();
+    assert_eq!(report.failed, 2, "the manifest, and its file for its sake");
+    assert_eq!(world.objects(ObjectClass::Manifest).await.len(), 2);
+    assert_eq!(world.objects(ObjectClass::Data).await.len(), 2);
+    job.clean().await;
+    world.assert_tidy().await;
+}
+
+#[tokio::test]
 async fn what_retention_let_go_is_deleted_by_the_next_coordinator_after_a_crash_right_after_the_publish() {
     let world = World::new();
     let mut job = world.fresh(options(2, 1)).await;
