@@ -80,6 +80,18 @@ impl<'a> Cursor<'a> {
         self.rest.is_empty()
     }
 
+    /// What is left.
+    #[inline]
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Goes on with `rest`, the end of what was left.
+    #[inline]
+    pub(crate) fn go_on(&mut self, rest: &'a [u8]) {
+        self.rest = rest;
+    }
+
     #[cold]
     pub(crate) fn invalid(&self, problem: &'static str) -> FormatError {
         FormatError::Invalid { part: self.part, problem }

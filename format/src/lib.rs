@@ -33,7 +33,7 @@ pub use manifest::{
 };
 pub use object_name::{FileCheck, FileEntry, FileId, FileKind, ObjectName};
 pub use path::{ObjectClass, ObjectPath};
-pub use record::{BlockRecords, Clear, PutIds, PutParts, RecordRef, RecordRun, RunPart};
+pub use record::{BlockRecords, Clear, PutIds, PutParts, PutRef, RecordRef, RecordRun, RunPart};
 pub use segment::{
     Block, BlockDecoder, BlockEntry, FinishedSegment, RecordTotals, Run, SegmentFooter, SegmentOptions,
     SegmentReader, SegmentSummary, SegmentTail, SegmentTrailer, SegmentWriter, VersionSpan,

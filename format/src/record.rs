@@ -50,6 +50,21 @@ pub enum RecordRef<'a> {
     },
 }
 
+/// A put, as [`RecordRef::Put`] has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PutRef<'a> {
+    /// Encoded key.
+    pub key: &'a [u8],
+    /// Encoded namespace, empty for the void one.
+    pub namespace: &'a [u8],
+    /// Encoded value.
+    pub value: &'a [u8],
+    /// The checkpoint whose snapshot first contains this value.
+    pub version: CheckpointId,
+    /// A lower bound for the ids of chain elements that may hold a record of the key.
+    pub born: CheckpointId,
+}
+
 impl RecordRef<'_> {
     /// Appends the record of a segment of `checkpoint`.
     ///
@@ -96,13 +111,39 @@ impl RecordRef<'_> {
 pub struct BlockRecords<'a> {
     cursor: Cursor<'a>,
     checkpoint: CheckpointId,
+    known: KnownIds,
 }
 
 impl<'a> BlockRecords<'a> {
     /// The records in `bytes`, which belong to a segment of `checkpoint`.
     #[must_use]
     pub fn new(bytes: &'a [u8], checkpoint: CheckpointId) -> Self {
-        Self { cursor: Cursor::new("record", bytes), checkpoint }
+        Self { cursor: Cursor::new("record", bytes), checkpoint, known: KnownIds::NONE }
+    }
+
+    /// The next record if it is a sound put like most, whose lengths take a byte each. Otherwise `None`, and nothing is
+    /// passed over: [`next`](Iterator::next) tells what comes, if anything does.
+    ///
+    /// Nothing but a put comes from here, so that its parts stay in registers.
+    #[inline(always)]
+    #[must_use]
+    pub fn next_short_put(&mut self) -> Option<PutRef<'a>> {
+        let (&[tag, key_bytes], rest) = self.cursor.rest().split_first_chunk()?;
+        let (key, rest) = rest.split_at_checked(usize::from(key_bytes))?;
+        let (&namespace_bytes, rest) = rest.split_first()?;
+        let (namespace, rest) = rest.split_at_checked(usize::from(namespace_bytes))?;
+        let (&value_bytes, rest) = rest.split_first()?;
+        let (value, rest) = rest.split_at_checked(usize::from(value_bytes))?;
+        if tag != TAG_PUT || (key_bytes | namespace_bytes | value_bytes) >= 0x80 {
+            return None;
+        }
+        let word = u32::from_le_bytes(*rest.first_chunk()?);
+        if word & self.known.mask != self.known.word {
+            self.known = KnownIds::decode(word, self.checkpoint)?;
+        }
+        let KnownIds { bytes, version, born, .. } = self.known;
+        self.cursor.go_on(rest.get(bytes..)?);
+        Some(PutRef { key, namespace, value, version, born })
     }
 
     // Out of line, a record goes through memory twice on its way to whoever asks: a fifth of what restoring it costs.
@@ -130,6 +171,36 @@ impl<'a> BlockRecords<'a> {
             }
             _ => Err(cursor.invalid("a record is neither a put nor a tombstone")),
         }
+    }
+}
+
+/// The ids of a put, which the next one mostly has as well, and their spelling.
+#[derive(Clone, Copy, Debug)]
+struct KnownIds {
+    /// The bytes of both, the first byte lowest.
+    word: u32,
+    /// Which bits of the word they take.
+    mask: u32,
+    bytes: usize,
+    version: CheckpointId,
+    born: CheckpointId,
+}
+
+impl KnownIds {
+    /// No spelling is that of these.
+    const NONE: Self =
+        Self { word: 1, mask: 0, bytes: 0, version: CheckpointId::FIRST, born: CheckpointId::FIRST };
+
+    /// The ids at the beginning of a word, if they are sound and lie in it.
+    #[inline(never)]
+    fn decode(word: u32, checkpoint: CheckpointId) -> Option<Self> {
+        let bytes = word.to_le_bytes();
+        let mut cursor = Cursor::new("record", &bytes);
+        let version = cursor.id_before(checkpoint).ok()?;
+        let born = cursor.id_before(checkpoint).ok()?;
+        let taken = bytes.len() - cursor.rest().len();
+        let mask = u32::MAX >> (u32::BITS as usize - 8 * taken);
+        (born <= version).then_some(Self { word: word & mask, mask, bytes: taken, version, born })
     }
 }
 

@@ -62,6 +62,14 @@ impl Directory {
         self.slots.get(slot).map(|number| *number as usize)
     }
 
+    /// As [`find`](Self::find), in the directory of one shard.
+    #[inline]
+    pub(crate) fn find_alone(&self, hash: u64) -> Option<usize> {
+        debug_assert!(!self.whole && self.shard_bits == 0, "H12: several shards are told apart here");
+        let slot = (hash >> self.shift) as usize & self.slots.len().wrapping_sub(1);
+        self.slots.get(slot).map(|number| *number as usize)
+    }
+
     fn slot(&self, shard: usize, bits: usize) -> usize {
         shard | bits << self.shard_bits
     }

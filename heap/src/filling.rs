@@ -12,9 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hashbrown::{HashMap, HashTable};
-use lowtide_format::{
-    BlockRecords, CheckpointId, DecodeLimits, FormatError, RecordRef, StateDescriptor, xxh3,
-};
+use lowtide_format::{BlockRecords, DecodeLimits, FormatError, PutRef, RecordRef, StateDescriptor, xxh3};
 
 use crate::chain::TombstoneSpan;
 use crate::codecs::{StateCodecs, place_hash};
@@ -78,6 +76,7 @@ pub(crate) struct Filling<K, N, V> {
     /// The label that came last, and how many entries got it in a row.
     labelled: (Label, u32),
     labels: HashMap<Label, u32>,
+    /// Entries of `labels`.
     entries: usize,
 }
 
@@ -118,7 +117,7 @@ where
     }
 
     fn len(&self) -> usize {
-        self.entries
+        self.len()
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
@@ -148,6 +147,10 @@ impl<K, N, V> Filling<K, N, V> {
         self.note_labelled();
         let Self { parts, directory, pieces, labels, entries, .. } = self;
         Filled { shard: parts.shard, directory, pieces, labels, entries }
+    }
+
+    fn len(&self) -> usize {
+        self.entries + self.labelled.1 as usize
     }
 
     fn reserve(&mut self, entries: usize) {
@@ -185,6 +188,7 @@ impl<K, N, V> Filling<K, N, V> {
         let (label, entries) = self.labelled;
         if entries > 0 {
             *self.labels.entry(label).or_default() += entries;
+            self.entries += entries as usize;
         }
         self.labelled = (Label::NEW, 0);
     }
@@ -205,36 +209,64 @@ impl<K: Eq, N: Eq, V> Filling<K, N, V> {
         codecs: &C,
         run: &mut FillRun<'_>,
     ) -> Result<(), HeapError> {
-        for record in run.records.clone() {
-            match record? {
-                RecordRef::Put { key, namespace, value, version, born } => {
-                    if !run.scope.covers(namespace) {
-                        let put = Put { key, namespace, value, version, born };
-                        let added = self.put(codecs, put, run);
-                        let fail =
-                            |source| HeapError::record(&self.parts.descriptor.name, "an entry", source);
-                        run.tally.live_puts += u64::from(added.map_err(fail)?);
-                    }
+        let before = self.len();
+        let taken = self.take_records(codecs, run);
+        run.tally.live_puts += (self.len() - before) as u64;
+        taken
+    }
+
+    fn take_records<C: StateCodecs<K, N, V> + ?Sized>(
+        &mut self,
+        codecs: &C,
+        run: &mut FillRun<'_>,
+    ) -> Result<(), HeapError> {
+        let mut records = run.records.clone();
+        loop {
+            while let Some(put) = records.next_short_put() {
+                if let Err(source) = self.put(codecs, put, run) {
+                    return Err(HeapError::record(&self.parts.descriptor.name, "an entry", source));
                 }
-                RecordRef::Tombstone { key, namespace, oldest, newest } => {
-                    if !run.scope.covers(namespace) {
-                        run.tally.tombstone(run.ids.state(), namespace, TombstoneSpan { oldest, newest });
-                        self.hide(key, namespace);
-                    }
+            }
+            match records.next() {
+                None => return Ok(()),
+                Some(record) => self.take_record(codecs, record?, run)?,
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn take_record<C: StateCodecs<K, N, V> + ?Sized>(
+        &mut self,
+        codecs: &C,
+        record: RecordRef<'_>,
+        run: &mut FillRun<'_>,
+    ) -> Result<(), HeapError> {
+        match record {
+            RecordRef::Put { key, namespace, value, version, born } => {
+                let put = self.put(codecs, PutRef { key, namespace, value, version, born }, run);
+                put.map_err(|source| HeapError::record(&self.parts.descriptor.name, "an entry", source))?;
+            }
+            RecordRef::Tombstone { key, namespace, oldest, newest } => {
+                if !run.scope.covers(namespace) {
+                    run.tally.tombstone(run.ids.state(), namespace, TombstoneSpan { oldest, newest });
+                    self.hide(key, namespace);
                 }
             }
         }
         Ok(())
     }
 
-    /// Adds an entry unless its key is hidden or there already; tells whether it was added.
-    #[inline]
+    /// Adds an entry unless it is cleared, hidden or there already.
+    #[inline(always)]
     fn put<C: StateCodecs<K, N, V> + ?Sized>(
         &mut self,
         codecs: &C,
-        put: Put<'_>,
+        put: PutRef<'_>,
         run: &mut FillRun<'_>,
-    ) -> Result<bool, FormatError> {
+    ) -> Result<(), FormatError> {
+        if run.scope.covers(put.namespace) {
+            return Ok(());
+        }
         let key = codecs.decode_key(put.key, run.limits)?;
         let key_hash = codecs.key_hash(&key);
         let group = match self.group_mask {
@@ -248,16 +280,16 @@ impl<K: Eq, N: Eq, V> Filling<K, N, V> {
         let namespace = codecs.decode_namespace(put.namespace, run.limits)?;
         let hash = place_hash(key_hash, codecs.namespace_hash(&namespace));
         if !self.hidden.is_empty() && self.is_hidden(hash, put.key, put.namespace) {
-            return Ok(false);
+            return Ok(());
         }
         let is_it = |slot: &Slot<K, N, V>| slot.key == key && slot.namespace == namespace;
-        let Some(piece) = self.piece_with_room(codecs, hash, is_it) else { return Ok(false) };
-        let Some(vacancy) = piece.vacancy(hash, is_it) else { return Ok(false) };
+        let Some(piece) = self.piece_with_room(codecs, hash, is_it) else { return Ok(()) };
+        let Some(vacancy) = piece.vacancy(hash, is_it) else { return Ok(()) };
         let value = codecs.decode_value(put.value, run.limits)?;
         let (label, born) = (run.ids.label(put.version), run.ids.epoch(put.born));
         vacancy.fill(Slot { key, namespace, value }, label, born);
         self.count(label);
-        Ok(true)
+        Ok(())
     }
 
     /// The piece of a hash, with room for one entry more; `None` if it is full and the entry is there.
@@ -268,10 +300,9 @@ impl<K: Eq, N: Eq, V> Filling<K, N, V> {
         hash: u64,
         is_it: impl Fn(&Slot<K, N, V>) -> bool,
     ) -> Option<&mut Piece<K, N, V>> {
-        let place = Place { shard: 0, hash };
-        let number = match self.directory.find(place) {
+        let number = match self.directory.find_alone(hash) {
             Some(number) if self.pieces.get(number).is_some_and(|piece| !piece.is_full()) => number,
-            _ => self.make_room(codecs, place, is_it)?,
+            _ => self.make_room(codecs, Place { shard: 0, hash }, is_it)?,
         };
         self.pieces.get_mut(number)
     }
@@ -314,7 +345,6 @@ impl<K: Eq, N: Eq, V> Filling<K, N, V> {
 
     #[inline]
     fn count(&mut self, label: Label) {
-        self.entries += 1;
         if self.labelled.0 == label {
             self.labelled.1 += 1;
         } else {
@@ -322,15 +352,6 @@ impl<K: Eq, N: Eq, V> Filling<K, N, V> {
             self.labelled = (label, 1);
         }
     }
-}
-
-/// A put as it lies in a block.
-struct Put<'a> {
-    key: &'a [u8],
-    namespace: &'a [u8],
-    value: &'a [u8],
-    version: CheckpointId,
-    born: CheckpointId,
 }
 
 /// The hash by which a name in its encoded form is found: the same as by its decoded form.

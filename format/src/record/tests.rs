@@ -68,6 +68,49 @@ proptest! {
     }
 
     #[test]
+    fn short_puts_and_the_rest_are_the_records_of_whatever_bytes(
+        records in proptest::collection::vec(
+            (0_u8..8, 0_usize..9, 0_usize..3, prop_oneof![4 => 0_usize..9, 1 => 120_usize..140], 0_usize..4, 0_usize..4),
+            0..20),
+        damage in proptest::collection::vec(
+            (any::<prop::sample::Index>(), prop_oneof![0_u8..9, any::<u8>()]), 0..4),
+        cut in proptest::option::of(any::<prop::sample::Index>()),
+    ) {
+        let (filling, checkpoint) = ([9; 140], id(20_000));
+        let mut bytes = Vec::new();
+        for (kind, key, namespace, value, a, b) in records {
+            let ids = [20_000, 19_990, 19_000, 1];
+            let (low, high) = (id(ids[a.max(b)]), id(ids[a.min(b)]));
+            let (key, namespace, value) = (&filling[..key], &filling[..namespace], &filling[..value]);
+            let record = match kind {
+                0 => RecordRef::Tombstone { key, namespace, oldest: low, newest: high },
+                _ => RecordRef::Put { key, namespace, value, version: high, born: low },
+            };
+            record.encode(checkpoint, &mut bytes).unwrap();
+        }
+        for (at, byte) in damage {
+            let at = at.index(bytes.len().max(1));
+            bytes.iter_mut().skip(at).take(1).for_each(|it| *it = byte);
+        }
+        if let (Some(at), false) = (cut, bytes.is_empty()) {
+            bytes.truncate(at.index(bytes.len()));
+        }
+        let expected: Vec<_> =
+            BlockRecords::new(&bytes, checkpoint).map(|record| record.map_err(|error| error.to_string())).collect();
+        let (mut records, mut found) = (BlockRecords::new(&bytes, checkpoint), Vec::new());
+        loop {
+            if let Some(PutRef { key, namespace, value, version, born }) = records.next_short_put() {
+                found.push(Ok(RecordRef::Put { key, namespace, value, version, born }));
+            } else if let Some(record) = records.next() {
+                found.push(record.map_err(|error| error.to_string()));
+            } else {
+                break;
+            }
+        }
+        prop_assert_eq!(found, expected);
+    }
+
+    #[test]
     fn a_put_encoded_in_its_place_is_the_same_record(
         puts in proptest::collection::vec(
             (0_usize..200, 0_usize..200, prop_oneof![0_usize..300, 16_000..17_000_usize], 1_u64..300, any::<bool>()),
@@ -143,4 +186,18 @@ fn a_put_that_cannot_be_encoded_leaves_the_run_as_it_was() {
     assert!(run.parts().eq(before.parts()));
     assert_eq!(run.len(), before.len(), "no part of a record is left behind");
     assert!(run.put_if(&parts(Err("clears")), ids, |_| true).is_err(), "a codec that takes bytes away");
+}
+
+#[test]
+fn every_put_of_short_parts_is_a_short_one_but_the_last() {
+    let (checkpoint, mut bytes) = (id(300), Vec::new());
+    for version in [300, 300, 299, 299, 20, 300] {
+        let (version, born) = (id(version), id(1));
+        RecordRef::Put { key: &[1; 8], namespace: &[], value: &[2; 127], version, born }
+            .encode(checkpoint, &mut bytes)
+            .unwrap();
+    }
+    let mut records = BlockRecords::new(&bytes, checkpoint);
+    assert_eq!(std::iter::from_fn(|| records.next_short_put()).count(), 5);
+    assert_eq!(records.count(), 1);
 }

@@ -198,3 +198,28 @@ fn elements_taken_together_one_by_one_and_with_any_expectation_restore_the_same(
 fn element<'a>((segment, reader): (&'a FinishedSegment, &'a SegmentReader)) -> ElementBlocks<'a> {
     ElementBlocks::whole(file_of(segment), reader, &segment.bytes).unwrap()
 }
+
+#[test]
+fn values_of_any_length_are_restored() {
+    let lengths = [0_usize, 1, 127, 128, 300, 20_000, 5];
+    let mut descriptor = descriptor();
+    descriptor.value = Codec::<String>::identity(&AutoCodec);
+    let mut writer = SegmentWriter::new(id(1), vec![descriptor], SegmentOptions::default()).unwrap();
+    let mut records: BTreeMap<KeyGroup, RecordRun> = BTreeMap::new();
+    for (key, length) in (0_u64..).zip(lengths) {
+        let value = "v".repeat(length);
+        let run = records.entry(group_of(key)).or_insert_with(|| RecordRun::new(id(1), 100_000));
+        let (version, born, value) = (id(1), id(1), value.as_bytes());
+        run.push(RecordRef::Put { key: &key.to_le_bytes(), namespace: &[], value, version, born }).unwrap();
+    }
+    records.into_iter().for_each(|(group, run)| writer.append(group, 0, &run).unwrap());
+    let mut restore = restore_of(1);
+    let state = restore.value_state::<u64, (), String>("s").unwrap();
+    feed(&mut restore, &writer.finish().unwrap()).unwrap();
+    let live: Vec<u64> = restore.live_puts().collect();
+    assert_eq!((restore.entries(), &live[..]), (7, &[7][..]));
+    let backend = restore.finish();
+    for (key, length) in (0_u64..).zip(lengths) {
+        assert_eq!(backend.state(state).unwrap().get(&key).map(String::len), Some(length));
+    }
+}
