@@ -9,7 +9,7 @@
 //!
 //! - H8. Every bit of a changed set is at an occupied bucket.
 //! - H9. The epochs of the older sets ascend, and all are before the piece's interval.
-//! - H10. An entry whose dirty bit is set is counted under the label of the piece's interval; its own label still
+//! - H10. An entry whose changed bit is set is counted under the label of the piece's interval; its own label still
 //!   tells where older records of its key are. Every other entry is counted under its label.
 
 mod beside;
@@ -96,8 +96,7 @@ pub(crate) struct Labelling<'a> {
 #[repr(C, align(64))]
 pub(crate) struct Piece<K, N, V> {
     table: HashTable<Slot<K, N, V>, Pages>,
-    /// Buckets changed in `interval`.
-    dirty: Bitmap,
+    /// The interval in which the changed bits beside the entries were set.
     interval: Epoch,
     /// How many bits of the hash all keys here share.
     depth: u32,
@@ -126,7 +125,6 @@ impl<K, N, V> Piece<K, N, V> {
         Self {
             table,
             beside: Beside::new(buckets),
-            dirty: Bitmap::with_room(buckets),
             interval,
             older: SmallVec::new(),
             removals: RemovalLog::default(),
@@ -167,10 +165,16 @@ impl<K, N, V> Piece<K, N, V> {
         self.table.get_bucket_mut(bucket)
     }
 
+    /// Whether an entry has changed in the interval that is running here.
+    #[inline]
+    pub(crate) fn is_changed(&self, bucket: usize) -> bool {
+        self.beside.is_changed(bucket)
+    }
+
     /// The slot, if its entry has changed in the interval that is running here.
     #[inline]
     pub(crate) fn changed_slot(&mut self, bucket: usize) -> Option<&mut Slot<K, N, V>> {
-        if self.dirty.contains(bucket) { self.table.get_bucket_mut(bucket) } else { None }
+        if self.beside.is_changed(bucket) { self.table.get_bucket_mut(bucket) } else { None }
     }
 
     pub(crate) fn iter(&self) -> hashbrown::hash_table::Iter<'_, Slot<K, N, V>> {
@@ -205,7 +209,7 @@ impl<K, N, V> Piece<K, N, V> {
 
     /// The interval of the last change of an entry; `also` are marks that are not here yet.
     pub(crate) fn version(&self, bucket: usize, view: Labelling<'_>, also: &Marks) -> Epoch {
-        if self.dirty.contains(bucket) {
+        if self.beside.is_changed(bucket) {
             return self.interval;
         }
         let mut label = self.label(bucket);
@@ -220,7 +224,7 @@ impl<K, N, V> Piece<K, N, V> {
     pub(crate) fn changed_around(&self, epoch: Epoch, base: Epoch) -> Bitmap {
         let mut bits = Bitmap::with_room(self.buckets());
         if self.interval > base {
-            bits.union_with(&self.dirty);
+            self.beside.add_changed_to(&mut bits);
         }
         self.older.iter().filter(|(of, _)| *of > epoch).for_each(|(_, set)| bits.union_with(set));
         bits
@@ -229,7 +233,7 @@ impl<K, N, V> Piece<K, N, V> {
     /// The label of an entry, also where the interval that was begun here last has ended since and the label is not
     /// beside the entry yet.
     pub(crate) fn label_by(&self, bucket: usize, origins: &Origins) -> Label {
-        if self.dirty.contains(bucket) { origins.of_interval(self.interval) } else { self.label(bucket) }
+        if self.beside.is_changed(bucket) { origins.of_interval(self.interval) } else { self.label(bucket) }
     }
 
     pub(crate) fn marks(&self) -> &Marks {
@@ -297,7 +301,7 @@ impl<K, N, V> Piece<K, N, V> {
     pub(crate) fn changed_after(&self, base: Epoch) -> Bitmap {
         let mut bits = Bitmap::with_room(self.buckets());
         if self.interval > base {
-            bits.union_with(&self.dirty);
+            self.beside.add_changed_to(&mut bits);
         }
         self.older.iter().filter(|(epoch, _)| *epoch > base).for_each(|(_, set)| bits.union_with(set));
         bits
@@ -317,16 +321,8 @@ impl<K, N, V> Piece<K, N, V> {
         if self.is_current(turn) {
             return;
         }
-        if !self.dirty.is_empty() {
-            let label = origins.of_interval(self.interval);
-            for bucket in self.dirty.ones() {
-                if let Some(of_bucket) = self.beside.label_mut(bucket) {
-                    *of_bucket = label;
-                }
-            }
-            let room = Bitmap::with_room(self.buckets());
-            self.older.push((self.interval, std::mem::replace(&mut self.dirty, room)));
-        }
+        let changed = self.beside.end_interval(|| origins.of_interval(self.interval));
+        self.older.extend(changed.map(|changed| (self.interval, changed)));
         self.interval = turn.interval;
         self.older.retain(|(epoch, _)| *epoch > needed);
         self.older.dedup_by(|newer, older| {
@@ -343,8 +339,8 @@ impl<K, N, V> Piece<K, N, V> {
     /// Marks a bucket before its entry changes.
     #[inline]
     pub(crate) fn mark(&mut self, bucket: usize, accounts: &mut Accounts<'_>) {
-        if self.dirty.insert(bucket) {
-            let old = self.unmark(bucket, accounts);
+        if let Some(label) = self.beside.change(bucket) {
+            let old = if self.marks.is_empty() { label } else { self.lose_marks(bucket, accounts) };
             accounts.origins.change(old, accounts.part, accounts.turn.interval);
         }
     }
@@ -361,7 +357,7 @@ impl<K, N, V> Piece<K, N, V> {
         let entry = self.table.insert_unique(table_hash(hash), slot, |_| table_hash(hash));
         let bucket = entry.bucket_index();
         self.beside.set(bucket, Label::NEW, born);
-        self.dirty.insert(bucket);
+        self.beside.change(bucket);
         accounts.origins.appear(accounts.part, accounts.turn.interval);
     }
 
@@ -387,7 +383,7 @@ impl<K, N, V> Piece<K, N, V> {
     pub(crate) fn take(&mut self, bucket: usize, accounts: &mut Accounts<'_>) -> Option<Slot<K, N, V>> {
         let (slot, _) = self.table.get_bucket_entry(bucket).ok()?.remove();
         let label = self.unmark(bucket, accounts);
-        if self.dirty.remove(bucket) {
+        if self.beside.forget_change(bucket) {
             let now = accounts.origins.now(accounts.turn.interval);
             accounts.origins.disappear(now, accounts.part);
         } else {
@@ -411,7 +407,9 @@ impl<K, N, V> Piece<K, N, V> {
     pub(crate) fn check_invariants(&self) {
         let occupied = self.occupied();
         let within = |set: &Bitmap| set.ones().all(|bucket| occupied.contains(bucket));
-        assert!(within(&self.dirty), "H8: a dirty bit at an empty bucket");
+        let mut changed = Bitmap::default();
+        self.beside.add_changed_to(&mut changed);
+        assert!(within(&changed), "H8: a changed bit at an empty bucket");
         assert!(self.older.iter().all(|(_, set)| within(set)), "H8: an older bit at an empty bucket");
         assert!(self.older.is_sorted_by(|a, b| a.0 < b.0), "H9: older sets out of order");
         assert!(
@@ -419,7 +417,7 @@ impl<K, N, V> Piece<K, N, V> {
             "H9: an older set of the interval"
         );
         for (rewrite, set) in self.marks.iter().filter(|(rewrite, _)| *rewrite < self.interval) {
-            let stale = set.ones().any(|bucket| self.dirty.contains(bucket) || !occupied.contains(bucket));
+            let stale = set.ones().any(|bucket| changed.contains(bucket) || !occupied.contains(bucket));
             assert!(
                 !stale,
                 "H18: an entry that changed bears the mark of the rewrite of epoch {}",
@@ -431,11 +429,7 @@ impl<K, N, V> Piece<K, N, V> {
     /// Bytes of memory of the table and what stands beside it; not what keys and values own.
     pub(crate) fn memory_bytes(&self) -> usize {
         let older: usize = self.older.iter().map(|(_, set)| set.memory_bytes()).sum();
-        self.table.allocation_size()
-            + self.beside.memory_bytes()
-            + self.dirty.memory_bytes()
-            + older
-            + self.removals.memory_bytes()
+        self.table.allocation_size() + self.beside.memory_bytes() + older + self.removals.memory_bytes()
     }
 }
 

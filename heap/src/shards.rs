@@ -102,6 +102,17 @@ impl<K, N, V> Shards<K, N, V> {
         self.owners.get_mut(number)
     }
 
+    /// A piece that owes nothing, to change, and where it is listed.
+    #[inline]
+    pub(crate) fn free_piece<'a>(
+        &'a mut self,
+        number: usize,
+        turn: &'a Turn,
+    ) -> Option<(&'a mut Piece<K, N, V>, &'a Spot)> {
+        let spot = self.spots.get(number)?;
+        Some((self.owners.get_mut(number)?.write(&turn.clock)?, spot))
+    }
+
     /// A piece, to change, with what goes with its shard.
     #[inline]
     pub(crate) fn open(&mut self, number: usize) -> Option<Opened<'_, K, N, V>> {

@@ -236,10 +236,15 @@ where
         turn: &Turn,
         change: impl FnOnce(&mut V) -> R,
     ) -> Option<R> {
-        match self.changed_slot(number, bucket, turn) {
-            Some(slot) => Some(change(&mut slot.value)),
-            None => self.change(number, turn)?.update(bucket, change),
+        let Some((piece, spot)) = self.shards.free_piece(number, turn) else {
+            return self.change(number, turn)?.update(bucket, change);
+        };
+        // What opening the piece for a change comes to where nothing is owed.
+        if !piece.is_changed(bucket) {
+            let (origins, part) = (self.origins.open(&self.rewrites), spot.part);
+            piece.mark(bucket, &mut Accounts { turn, origins, rewrites: &mut self.rewrites, part });
         }
+        piece.slot_mut(bucket).map(|slot| change(&mut slot.value))
     }
 
     /// The slot of an entry that has changed in the running interval already, in a piece that owes nothing: one more

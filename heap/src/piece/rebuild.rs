@@ -95,8 +95,8 @@ impl<K, N, V> Piece<K, N, V> {
         debug_assert!(!piece.is_full(), "H8: a piece is rebuilt with too little room");
         let new_bucket = piece.table.insert_unique(table_hash(hash), slot, rehash).bucket_index();
         piece.beside.set(new_bucket, label, born);
-        if self.dirty.contains(bucket) {
-            piece.dirty.insert(new_bucket);
+        if self.beside.is_changed(bucket) {
+            piece.beside.change(new_bucket);
         }
         carry(&self.older, &mut piece.older, bucket, new_bucket);
         carry(&self.marks, &mut piece.marks, bucket, new_bucket);
