@@ -35,8 +35,8 @@ pub use object_name::{FileCheck, FileEntry, FileId, FileKind, ObjectName};
 pub use path::{ObjectClass, ObjectPath};
 pub use record::{BlockRecords, Clear, PutIds, PutParts, PutRef, RecordRef, RecordRun, RunPart};
 pub use segment::{
-    Block, BlockDecoder, BlockEntry, FinishedSegment, RecordTotals, Run, SegmentFooter, SegmentOptions,
-    SegmentReader, SegmentSummary, SegmentTail, SegmentTrailer, SegmentWriter, VersionSpan,
+    Block, BlockDecoder, BlockEntry, FinishedSegment, RecordTotals, Run, SegmentBuffers, SegmentFooter,
+    SegmentOptions, SegmentReader, SegmentSummary, SegmentTail, SegmentTrailer, SegmentWriter, VersionSpan,
 };
 pub use sequence::{PublishedRef, RestoredFrom, SequenceMember, SequenceStep};
 pub use state::{StateDescriptor, StateKind};

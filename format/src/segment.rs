@@ -10,6 +10,7 @@
 //! - S2. Ordered: runs ascend by (key group, state); a run that spans blocks continues as the first of the next block.
 //! - S3. Counted: the totals of a segment are the sums over its runs.
 
+mod buffers;
 mod footer;
 mod index;
 mod reader;
@@ -17,6 +18,7 @@ mod totals;
 mod trailer;
 mod writer;
 
+pub use buffers::SegmentBuffers;
 pub use footer::SegmentFooter;
 pub(crate) use footer::{put_key_groups, take_key_groups};
 pub use index::{BlockEntry, Run};

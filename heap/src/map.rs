@@ -27,7 +27,7 @@ use crate::piece::Slot;
 use crate::shards::Shards;
 
 pub(crate) use batch::BATCH;
-pub(crate) use freeze::{FreezeFacts, Frozen, FrozenMap, ShardOutput, WriteContext};
+pub(crate) use freeze::{FreezeFacts, Frozen, FrozenMap, SettleRun, ShardOutput, WriteContext};
 pub(crate) use load::AnyState;
 pub(crate) use rewriting::{Budget, RewritePass, ShardRewrite};
 

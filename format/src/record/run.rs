@@ -200,6 +200,18 @@ impl RecordRun {
         self.parts.clear();
     }
 
+    /// The parts that no record is added to any more, with their bytes: all but the last.
+    pub(crate) fn settled_parts(&self) -> impl Iterator<Item = (&[u8], RecordTotals)> {
+        self.parts().take(self.parts.len().saturating_sub(1))
+    }
+
+    /// Forgets the settled parts; keeps their memory. O(bytes of the last part).
+    pub(crate) fn forget_settled(&mut self) {
+        let settled = self.parts.len().saturating_sub(1);
+        let bytes: usize = self.parts.drain(..settled).map(|part| part.length).sum();
+        self.bytes.drain(..bytes);
+    }
+
     /// The checkpoint it was encoded for.
     #[must_use]
     pub fn checkpoint(&self) -> CheckpointId {

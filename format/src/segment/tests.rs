@@ -181,6 +181,49 @@ fn runs_out_of_order_and_unknown_states_are_not_written() {
 }
 
 #[test]
+fn a_run_handed_over_in_pieces_makes_the_same_file() {
+    for (compression, records) in
+        [(Compression::None, 200_u64), (Compression::default(), 200), (Compression::None, 1)]
+    {
+        let made = |settles_every: u64| {
+            let buffers = SegmentBuffers::default();
+            let options = options(compression, 300);
+            let mut writer = SegmentWriter::with_buffers(id(9), states(2), options, &buffers).unwrap();
+            for (group, state) in [(0, 0), (0, 1), (5, 0)] {
+                let mut run = writer.new_run();
+                for record in 0..records {
+                    let key = record.to_le_bytes();
+                    let value = vec![7; record as usize % 90];
+                    run.push(RecordRef::Put {
+                        key: &key,
+                        namespace: b"",
+                        value: &value,
+                        version: id(9),
+                        born: id(1),
+                    })
+                    .unwrap();
+                    if record % settles_every == 0 {
+                        writer.append_settled(KeyGroup(group), state, &mut run).unwrap();
+                    }
+                }
+                writer.append(KeyGroup(group), state, &run).unwrap();
+                assert!(writer.append(KeyGroup(group), state, &run).is_err(), "a run that has ended goes on");
+            }
+            writer.finish().unwrap()
+        };
+        let whole = made(u64::MAX);
+        for settles_every in [1, 3, 50] {
+            let pieces = made(settles_every);
+            assert_eq!(
+                (&pieces.bytes, pieces.summary),
+                (&whole.bytes, whole.summary),
+                "every {settles_every}"
+            );
+        }
+    }
+}
+
+#[test]
 fn every_flipped_bit_every_cut_and_every_tail_is_refused() {
     for compression in [Compression::None, Compression::default()] {
         let (finished, _) = segment(5, 7, options(compression, 300));

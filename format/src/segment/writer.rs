@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::buffers::SegmentBuffers;
 use super::footer::SegmentFooter;
 use super::index::{BlockEntry, Index, Run};
 use super::totals::{RecordTotals, SegmentSummary};
@@ -82,6 +83,8 @@ pub struct SegmentWriter {
     block_bytes: usize,
     compressor: Compressor,
     file: Vec<u8>,
+    /// Where the memory of the file is from and goes; none if it is the file's own.
+    buffers: Option<SegmentBuffers>,
     /// The open block, if it is to be compressed; what is stored as it is goes into the file at once.
     block: Vec<u8>,
     /// Where the open block will begin in the file.
@@ -91,6 +94,8 @@ pub struct SegmentWriter {
     /// Index of the first run of the open block.
     block_first_run: usize,
     index: Index,
+    /// The place of a run of which more is to come.
+    unfinished: Option<(KeyGroup, u16)>,
 }
 
 impl SegmentWriter {
@@ -104,10 +109,33 @@ impl SegmentWriter {
         states: Vec<StateDescriptor>,
         options: SegmentOptions,
     ) -> Result<Self, FormatError> {
+        Self::start(checkpoint, states, options, None)
+    }
+
+    /// The same, in memory that `buffers` have to spare; it goes back once nobody holds the finished segment.
+    ///
+    /// # Errors
+    ///
+    /// As [`SegmentWriter::new`].
+    pub fn with_buffers(
+        checkpoint: CheckpointId,
+        states: Vec<StateDescriptor>,
+        options: SegmentOptions,
+        buffers: &SegmentBuffers,
+    ) -> Result<Self, FormatError> {
+        Self::start(checkpoint, states, options, Some(buffers.clone()))
+    }
+
+    fn start(
+        checkpoint: CheckpointId,
+        states: Vec<StateDescriptor>,
+        options: SegmentOptions,
+        buffers: Option<SegmentBuffers>,
+    ) -> Result<Self, FormatError> {
         if states.len() > usize::from(u16::MAX) {
             return Err(unwritable("a segment has more than 65,535 states"));
         }
-        let mut file = Vec::new();
+        let mut file = buffers.as_ref().map(SegmentBuffers::take).unwrap_or_default();
         file.extend_from_slice(&MAGIC_SEGMENT);
         file.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         file.extend_from_slice(&[0, 0]);
@@ -120,11 +148,13 @@ impl SegmentWriter {
             block_bytes: options.block_bytes.max(1),
             compressor: Compressor::new(options.compression)?,
             file,
+            buffers,
             block: Vec::new(),
             block_start,
             checksum,
             block_first_run: 0,
             index: Index::default(),
+            unfinished: None,
         })
     }
 
@@ -144,18 +174,50 @@ impl SegmentWriter {
         if run.is_empty() {
             return Ok(());
         }
+        self.check_place((key_group, state), run)?;
+        self.unfinished = None;
+        for (bytes, totals) in run.parts() {
+            self.append_part((key_group, state), bytes, totals)?;
+        }
+        Ok(())
+    }
+
+    /// Appends what of a run is settled while it is being encoded: all its parts but the last, which it keeps. The rest
+    /// comes by [`SegmentWriter::append`], so that the file is the same as if all had come by it.
+    ///
+    /// A run that is handed over in pieces stays in the processor's caches. Returns what it was relieved of, counted.
+    ///
+    /// # Errors
+    ///
+    /// As [`SegmentWriter::append`]; the run is as before as well.
+    pub fn append_settled(
+        &mut self,
+        key_group: KeyGroup,
+        state: u16,
+        run: &mut RecordRun,
+    ) -> Result<RecordTotals, FormatError> {
+        self.check_place((key_group, state), run)?;
+        self.unfinished = Some((key_group, state));
+        let mut settled = RecordTotals::default();
+        for (bytes, totals) in run.settled_parts() {
+            self.append_part((key_group, state), bytes, totals)?;
+            settled.add(totals);
+        }
+        run.forget_settled();
+        Ok(settled)
+    }
+
+    /// Checks that a run may come next.
+    fn check_place(&self, place: (KeyGroup, u16), run: &RecordRun) -> Result<(), FormatError> {
         if run.checkpoint() != self.checkpoint {
             return Err(unwritable("a run was encoded for another checkpoint"));
         }
-        if usize::from(state) >= self.states.len() {
+        if usize::from(place.1) >= self.states.len() {
             return Err(unwritable("a run refers to a state that is not listed"));
         }
         let last = self.index.runs.last().map(|last| (last.key_group, last.state));
-        if last.is_some_and(|last| last >= (key_group, state)) {
+        if last.is_some_and(|last| last >= place) && self.unfinished != Some(place) {
             return Err(unwritable("runs do not ascend by key group and state"));
-        }
-        for (bytes, totals) in run.parts() {
-            self.append_part((key_group, state), bytes, totals)?;
         }
         Ok(())
     }
@@ -210,7 +272,9 @@ impl SegmentWriter {
     /// [`FormatError::Unwritable`] if a name of a state is empty or above 255 bytes, [`FormatError::Compression`].
     pub fn finish(mut self) -> Result<FinishedSegment, FormatError> {
         self.close_block()?;
-        let Self { checkpoint, states, clears, mut compressor, mut file, mut checksum, index, .. } = self;
+        let Self {
+            checkpoint, states, clears, mut compressor, mut file, buffers, mut checksum, index, ..
+        } = self;
         let footer = SegmentFooter::new(checkpoint, states, clears, index);
         let raw = footer.encode()?;
         let start = file.len();
@@ -235,7 +299,11 @@ impl SegmentWriter {
             checksum: checksum.finish(),
             trailer_checksum,
         };
-        Ok(FinishedSegment { bytes: file.into(), summary })
+        let bytes = match buffers {
+            Some(buffers) => buffers.lend(file),
+            None => file.into(),
+        };
+        Ok(FinishedSegment { bytes, summary })
     }
 
     fn append_part(

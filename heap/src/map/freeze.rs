@@ -55,7 +55,15 @@ pub(crate) struct FrozenMap<K, N, V> {
 pub(crate) struct ShardOutput<'a> {
     pub(crate) run: &'a mut RecordRun,
     pub(crate) tally: &'a mut TombstoneTally,
+    /// Takes over what is settled of the run, again and again, if somebody does.
+    pub(crate) settle: Option<&'a mut SettleRun<'a>>,
 }
+
+/// Takes over what is settled of a run.
+pub(crate) type SettleRun<'s> = dyn FnMut(&mut RecordRun) -> Result<(), HeapError> + 's;
+
+/// A run is handed over once it has so many bytes: they are then in the processor's caches still.
+const SETTLED_BYTES_MIN: usize = 256 << 10;
 
 /// What all shards of a snapshot are written with.
 pub(crate) struct WriteContext<'a> {
@@ -184,6 +192,7 @@ impl<K, N, V> FrozenMap<K, N, V> {
         (listing, part): (&Listing<K, N, V>, Part),
         context: &WriteContext<'_>,
         encoder: &mut Encoder<'_, K, N, V>,
+        mut settle: Option<&mut SettleRun<'_>>,
     ) -> Result<(), HeapError> {
         loop {
             let visit = listing.visit(self.open.stamp, self.open.base);
@@ -192,6 +201,11 @@ impl<K, N, V> FrozenMap<K, N, V> {
                 while !self.write_batch(piece, encoder, (part, context.counters))? {
                     if (context.cancelled)() {
                         return Err(HeapError::Cancelled);
+                    }
+                    if let Some(settle) = &mut settle
+                        && encoder.run.len() >= SETTLED_BYTES_MIN
+                    {
+                        settle(encoder.run)?;
                     }
                 }
             }
@@ -257,7 +271,7 @@ where
             run: output.run,
             tally: output.tally,
         });
-        self.write_pieces((listing, self.layout.part_of(shard)), context, &mut encoder)?;
+        self.write_pieces((listing, self.layout.part_of(shard)), context, &mut encoder, output.settle)?;
         for record in self.open.take(shard) {
             encoder.aside(&record)?;
         }

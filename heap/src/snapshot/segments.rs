@@ -5,7 +5,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lowtide_format::{CheckpointId, KeyGroup, RecordRun, SegmentWriter, StateDescriptor};
+use lowtide_format::{
+    CheckpointId, KeyGroup, RecordRun, RecordTotals, SegmentBuffers, SegmentWriter, StateDescriptor,
+};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use super::work::RewriteWork;
@@ -15,7 +17,7 @@ use crate::encode::{Resolver, Tombstones};
 use crate::epochs::Epoch;
 use crate::error::HeapError;
 use crate::lineage::Home;
-use crate::map::{ShardOutput, ShardRewrite, WriteContext};
+use crate::map::{SettleRun, ShardOutput, ShardRewrite, WriteContext};
 use crate::overlay::{Outcome, SourceCounts};
 use crate::places::SegmentPlaces;
 use crate::rewrite::Survivors;
@@ -36,6 +38,8 @@ struct OpenSegment {
 /// The records of one key group and state.
 struct EncodedRun {
     delta: RecordRun,
+    /// Records of the delta that are in the segment already.
+    settled: RecordTotals,
     tally: TombstoneTally,
     /// Survivors, if they go to a segment of their own.
     cold: RecordRun,
@@ -53,6 +57,7 @@ pub(super) struct SegmentSeries<'a, 's> {
     sink: &'a mut SegmentSink<'s>,
     open: Option<OpenSegment>,
     cold: Option<OpenSegment>,
+    buffers: SegmentBuffers,
     output: Output,
     /// The segment of each part of the key groups so far.
     of_parts: Vec<SegmentNumber>,
@@ -81,6 +86,7 @@ impl<'a, 's> SegmentSeries<'a, 's> {
             sink,
             open: None,
             cold: None,
+            buffers: SegmentBuffers::default(),
             output,
             of_parts,
             part_bytes: None,
@@ -99,7 +105,7 @@ impl<'a, 's> SegmentSeries<'a, 's> {
         let parts = self.parts;
         for (index, state) in parts.states.iter().enumerate() {
             for (record, fact) in state.clears(base, StateIndex(index as u16))? {
-                let open = opened(&mut self.open, parts, self.options)?;
+                let open = opened(&mut self.open, (parts, self.options), &self.buffers)?;
                 open.clear_bytes += record.encoded_bytes();
                 open.writer.clear(record)?;
                 open.clears.push(fact);
@@ -124,7 +130,7 @@ impl<'a, 's> SegmentSeries<'a, 's> {
         let block_bytes = self.options.segment.block_bytes;
         self.survivors = work.map_or(Survivors::Apart, |work| work.survivors);
         let encode = |(shard, mut records): (usize, EncodedShard)| {
-            let encoded = encode_shard((parts, shard), (&context, block_bytes), work, &mut records);
+            let encoded = encode_shard((parts, shard), (&context, block_bytes), work, (&mut records, None));
             encoded.map(|()| records)
         };
         let mut next = 0;
@@ -135,7 +141,16 @@ impl<'a, 's> SegmentSeries<'a, 's> {
             next = batch.end;
             let blank = batch.clone().map(|shard| (shard, spare.pop().unwrap_or_default()));
             let encoded: Result<Vec<EncodedShard>, HeapError> = if at_a_time == 1 {
-                blank.map(encode).collect()
+                let in_pieces = |(shard, mut records): (usize, EncodedShard)| {
+                    let (open, options, buffers) = (&mut self.open, self.options, &self.buffers);
+                    let mut settle = |place: (KeyGroup, StateIndex), run: &mut RecordRun| {
+                        opened(open, (parts, options), buffers)?.append_settled(place, run)
+                    };
+                    let output = (&mut records, Some::<&mut SettleShard<'_>>(&mut settle));
+                    encode_shard((parts, shard), (&context, block_bytes), work, output)?;
+                    Ok(records)
+                };
+                blank.map(in_pieces).collect()
             } else {
                 blank.collect::<Vec<_>>().into_par_iter().map(encode).collect()
             };
@@ -160,17 +175,17 @@ impl<'a, 's> SegmentSeries<'a, 's> {
     }
 
     fn append(&mut self, shard: usize, records: &EncodedShard) -> Result<(), HeapError> {
-        let key_group = KeyGroup(self.parts.layout.range.start().0 + shard as u16);
         self.estimate_parts(records);
         for (index, run) in records.iter().enumerate() {
-            let place = (key_group, StateIndex(index as u16));
+            let place = (key_group_of(self.parts, shard), StateIndex(index as u16));
             if !run.delta.is_empty() {
-                let open = opened(&mut self.open, self.parts, self.options)?;
+                let open = opened(&mut self.open, (self.parts, self.options), &self.buffers)?;
                 open.append(place, &run.delta)?;
                 open.tally.merge(&run.tally);
             }
             if !run.cold.is_empty() {
-                opened(&mut self.cold, self.parts, self.options)?.append(place, &run.cold)?;
+                opened(&mut self.cold, (self.parts, self.options), &self.buffers)?
+                    .append(place, &run.cold)?;
             }
             let report = &mut self.output.report;
             report.rewritten_bytes += run.again_bytes;
@@ -205,7 +220,8 @@ impl<'a, 's> SegmentSeries<'a, 's> {
         }
         let (mut puts, mut bytes) = (0, 0);
         for run in records {
-            let totals = run.delta.totals();
+            let mut totals = run.delta.totals();
+            totals.add(run.settled);
             puts += totals.puts;
             bytes += totals.put_bytes;
         }
@@ -293,8 +309,8 @@ impl<'a, 's> SegmentSeries<'a, 's> {
 /// The segment that is open, begun if need be.
 fn opened<'o>(
     slot: &'o mut Option<OpenSegment>,
-    parts: &SnapshotParts,
-    options: &WriteOptions,
+    (parts, options): (&SnapshotParts, &WriteOptions),
+    buffers: &SegmentBuffers,
 ) -> Result<&'o mut OpenSegment, HeapError> {
     let open = match slot.take() {
         Some(open) => open,
@@ -302,7 +318,7 @@ fn opened<'o>(
             let states: Vec<StateDescriptor> =
                 parts.states.iter().map(|state| (**state.descriptor()).clone()).collect();
             let number = SegmentNumber(parts.segments.fetch_add(1, Ordering::Relaxed));
-            let writer = SegmentWriter::new(parts.id, states, options.segment)?;
+            let writer = SegmentWriter::with_buffers(parts.id, states, options.segment, buffers)?;
             let (tally, clears, states) = (TombstoneTally::new(), Vec::new(), Vec::new());
             OpenSegment { number, writer, tally, clears, states, clear_bytes: 0, record_bytes: 0 }
         }
@@ -317,11 +333,27 @@ impl OpenSegment {
         run: &RecordRun,
     ) -> Result<(), HeapError> {
         self.writer.append(key_group, state.0, run)?;
-        self.record_bytes += run.len() as u64;
+        self.count(state, run.len());
+        Ok(())
+    }
+
+    /// Appends what is settled of a run, which keeps the rest.
+    fn append_settled(
+        &mut self,
+        (key_group, state): (KeyGroup, StateIndex),
+        run: &mut RecordRun,
+    ) -> Result<RecordTotals, HeapError> {
+        let before = run.len();
+        let settled = self.writer.append_settled(key_group, state.0, run)?;
+        self.count(state, before - run.len());
+        Ok(settled)
+    }
+
+    fn count(&mut self, state: StateIndex, bytes: usize) {
+        self.record_bytes += bytes as u64;
         if let Err(at) = self.states.binary_search(&state) {
             self.states.insert(at, state);
         }
-        Ok(())
     }
 }
 
@@ -329,30 +361,49 @@ impl EncodedRun {
     fn new(checkpoint: CheckpointId, block_bytes: usize) -> Self {
         let run = || RecordRun::new(checkpoint, block_bytes);
         let (tally, again) = (TombstoneTally::new(), ShardRewrite::default());
-        Self { delta: run(), tally, cold: run(), again, again_bytes: 0 }
+        let settled = RecordTotals::default();
+        Self { delta: run(), settled, tally, cold: run(), again, again_bytes: 0 }
     }
 
     /// Empties it for another key group; keeps its memory.
     fn clear(&mut self) {
-        let Self { delta, tally, cold, again, again_bytes } = self;
+        let Self { delta, settled, tally, cold, again, again_bytes } = self;
         delta.clear();
         cold.clear();
+        *settled = RecordTotals::default();
         (*tally, *again, *again_bytes) = (TombstoneTally::new(), ShardRewrite::default(), 0);
     }
 }
 
-/// Encodes one shard into what was used for another before, or into an empty one.
+fn key_group_of(parts: &SnapshotParts, shard: usize) -> KeyGroup {
+    KeyGroup(parts.layout.range.start().0 + shard as u16)
+}
+
+/// Takes over what is settled of the run of a key group and state, and counts it.
+type SettleShard<'s> =
+    dyn FnMut((KeyGroup, StateIndex), &mut RecordRun) -> Result<RecordTotals, HeapError> + 's;
+
+/// Encodes one shard into what was used for another before, or into an empty one; what is settled of its delta goes to
+/// `settle`, if there is one.
 fn encode_shard(
     (parts, shard): (&SnapshotParts, usize),
     (context, block_bytes): (&WriteContext<'_>, usize),
     work: Option<&RewriteWork<'_>>,
-    records: &mut EncodedShard,
+    (records, mut settle): (&mut EncodedShard, Option<&mut SettleShard<'_>>),
 ) -> Result<(), HeapError> {
     records.iter_mut().for_each(EncodedRun::clear);
     records.resize_with(parts.states.len(), || EncodedRun::new(parts.id, block_bytes));
     for ((index, state), run) in parts.states.iter().enumerate().zip(records) {
         let number = StateIndex(index as u16);
-        let output = ShardOutput { run: &mut run.delta, tally: &mut run.tally };
+        let (place, settled) = ((key_group_of(parts, shard), number), &mut run.settled);
+        let mut take = settle.as_mut().map(|settle| {
+            move |delta: &mut RecordRun| {
+                settled.add(settle(place, delta)?);
+                Ok(())
+            }
+        });
+        let settle = take.as_mut().map(|take| take as &mut SettleRun<'_>);
+        let output = ShardOutput { run: &mut run.delta, tally: &mut run.tally, settle };
         state.write_shard(shard, number, context, output)?;
         if let Some(work) = work {
             let target = match work.survivors {
