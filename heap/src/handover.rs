@@ -1,6 +1,6 @@
 //! Hands data between its one owner, who reads and writes it, and threads that read it as of a freeze.
 //!
-//! Owns: who may touch the data when; it holds the crate's only unsafe code.
+//! Owns: who may touch the data when; it holds unsafe code.
 //! Does not own: what the data is, what a freeze still needs of it.
 //!
 //! # The rule

@@ -35,6 +35,7 @@ mod owed;
 mod pages;
 mod piece;
 mod places;
+mod prefetch;
 mod removals;
 mod restore;
 pub mod rewrite;

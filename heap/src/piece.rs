@@ -27,6 +27,7 @@ use crate::handover::Stamp;
 use crate::origins::{Label, Origins, Part};
 use crate::overlay::{MarkedBy, Marks, Rewrites, marked_by, set_of};
 use crate::pages::Pages;
+use crate::prefetch::prefetch;
 use crate::removals::{Removal, RemovalLog};
 use crate::turn::Turn;
 
@@ -154,6 +155,15 @@ impl<K, N, V> Piece<K, N, V> {
         self.table.find_bucket_index(table_hash(hash), |_| true)
     }
 
+    /// Asks for a slot and, if it is `to_change`, for what stands beside it.
+    #[inline]
+    pub(crate) fn prefetch(&self, bucket: usize, to_change: bool) {
+        self.table.get_bucket(bucket).into_iter().for_each(prefetch);
+        if to_change {
+            self.beside.prefetch(bucket);
+        }
+    }
+
     #[inline]
     pub(crate) fn slot(&self, bucket: usize) -> Option<&Slot<K, N, V>> {
         self.table.get_bucket(bucket)
@@ -255,12 +265,6 @@ impl<K, N, V> Piece<K, N, V> {
     }
 
     /// An entry changes: it loses its marks. Returns its label proper.
-    #[inline]
-    fn unmark(&mut self, bucket: usize, accounts: &mut Accounts<'_>) -> Label {
-        let label = self.label(bucket);
-        if self.marks.is_empty() { label } else { self.lose_marks(bucket, accounts) }
-    }
-
     #[cold]
     fn lose_marks(&mut self, bucket: usize, accounts: &mut Accounts<'_>) -> Label {
         let marks = marked_by(&[&self.marks], bucket);
@@ -382,7 +386,8 @@ impl<K, N, V> Piece<K, N, V> {
     /// Takes an entry out, its bits and its count with it; the removal log is the caller's.
     pub(crate) fn take(&mut self, bucket: usize, accounts: &mut Accounts<'_>) -> Option<Slot<K, N, V>> {
         let (slot, _) = self.table.get_bucket_entry(bucket).ok()?.remove();
-        let label = self.unmark(bucket, accounts);
+        let label =
+            if self.marks.is_empty() { self.label(bucket) } else { self.lose_marks(bucket, accounts) };
         if self.beside.forget_change(bucket) {
             let now = accounts.origins.now(accounts.turn.interval);
             accounts.origins.disappear(now, accounts.part);

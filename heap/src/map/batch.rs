@@ -2,12 +2,14 @@
 //!
 //! Owns: the order of the steps. Does not own: what each step does (`piece`, `change`).
 //!
-//! One access waits for memory twice: for the bytes of the table that say where a key may be, and for the slot. A
-//! processor overlaps the waits of accesses that stand close together in the program, and the steps of one access are
-//! too many for that. So a batch takes the first step for all its keys, then the second for all.
+//! One access waits for memory three times: for the head of the piece, for the bytes of the table that say where a key
+//! may be, and for the slot with what stands beside it. A processor overlaps the waits of accesses that stand close
+//! together in the program, and the steps of one access are too many for that. So a batch takes the first step for all
+//! its keys, then the second for all, and asks for what the next one needs.
 
 use super::{Place, StateMap};
 use crate::piece::Slot;
+use crate::prefetch::prefetch;
 use crate::turn::Turn;
 
 /// Keys that are looked up together: as many as find place in the first level of the cache with their slots.
@@ -30,17 +32,25 @@ struct Guesses {
 }
 
 impl<K, N, V> StateMap<K, N, V> {
-    /// The first two steps: everything but the slots.
+    /// The first two steps: everything but the slots, which are on their way, and what stands beside those that are
+    /// `to_change`.
     #[inline]
-    fn guess(&self, places: impl Iterator<Item = Place>) -> Guesses {
+    fn guess(&self, places: impl ExactSizeIterator<Item = Place>, to_change: bool) -> Guesses {
+        let count = places.len();
         let mut all = [Guess::default(); BATCH];
         for (guess, place) in all.iter_mut().zip(places) {
             let number = self.shards.number_of(place).map_or(NONE, |number| number as u32);
+            self.shards.piece(number as usize).into_iter().for_each(prefetch);
             *guess = Guess { hash: place.hash, number, bucket: NONE };
         }
-        for guess in &mut all {
+        for guess in all.iter_mut().take(count) {
             let piece = self.shards.piece(guess.number as usize);
             guess.bucket = piece.and_then(|piece| piece.guess(guess.hash)).map_or(NONE, |at| at as u32);
+        }
+        for guess in all.iter().take(count) {
+            if let Some(piece) = self.shards.piece(guess.number as usize) {
+                piece.prefetch(guess.bucket as usize, to_change);
+            }
         }
         Guesses { all }
     }
@@ -72,7 +82,7 @@ impl<K, N, V> StateMap<K, N, V> {
         mut visit: impl FnMut(usize, Option<&'a V>),
     ) {
         let count = places.len();
-        let guesses = self.guess(places);
+        let guesses = self.guess(places, false);
         for (at, guess) in guesses.all.into_iter().take(count).enumerate() {
             let found = self.settle(guess, |slot| is_it(at, slot));
             visit(at, found.map(|(_, slot)| &slot.value));
@@ -92,7 +102,7 @@ impl<K: Clone + Eq, N: Clone + Eq, V: Clone> StateMap<K, N, V> {
         mut change: impl FnMut(usize, &mut V),
     ) -> usize {
         let count = places.len();
-        let guesses = self.guess(places);
+        let guesses = self.guess(places, true);
         let mut changed = 0;
         for (at, guess) in guesses.all.into_iter().take(count).enumerate() {
             let Some((bucket, _)) = self.settle(guess, |slot| is_it(at, slot)) else { continue };

@@ -10,6 +10,7 @@ use super::Label;
 use crate::bitmap::Bitmap;
 use crate::epochs::Epoch;
 use crate::pages::{PagedVec, Pages};
+use crate::prefetch::prefetch;
 
 /// Label, birth and changed bit of each bucket of a piece.
 #[derive(Debug)]
@@ -53,6 +54,11 @@ impl Beside {
         let region_bits =
             buckets.next_power_of_two().trailing_zeros().saturating_sub(u64::BITS.trailing_zeros());
         Self { by_bucket, regions: 0, region_bits, births: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn prefetch(&self, bucket: usize) {
+        self.by_bucket.get(bucket).into_iter().for_each(prefetch);
     }
 
     /// Whether an entry has changed in the running interval.
