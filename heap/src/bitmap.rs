@@ -63,9 +63,16 @@ impl Bitmap {
         self.words.iter().all(|&word| word == 0)
     }
 
-    /// How many numbers are in it.
-    pub(crate) fn count(&self) -> usize {
-        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    /// How many numbers are in it; no more are counted once there are more than `enough`.
+    pub(crate) fn count_to(&self, enough: usize) -> usize {
+        let mut count = 0;
+        for word in &self.words {
+            count += word.count_ones() as usize;
+            if count > enough {
+                break;
+            }
+        }
+        count
     }
 
     /// The numbers, ascending.
@@ -125,7 +132,11 @@ mod tests {
             for bit in out {
                 prop_assert_eq!(bits.remove(bit), model.remove(&bit));
             }
-            prop_assert_eq!(bits.count(), model.len());
+            prop_assert_eq!(bits.count_to(usize::MAX), model.len());
+            for enough in 0..model.len() + 2 {
+                let counted = bits.count_to(enough);
+                prop_assert!(counted <= model.len() && (counted > enough) == (model.len() > enough));
+            }
             prop_assert_eq!(bits.is_empty(), model.is_empty());
             prop_assert!(bits.ones().eq(model.iter().copied()));
             for from in 0..310 {

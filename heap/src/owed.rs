@@ -177,8 +177,14 @@ impl<K, N, V> Gate<K, N, V> {
         self.owed.iter().any(|owed| owed.open.awaits(shard))
     }
 
-    fn count(&self) -> usize {
-        self.owed.iter().map(|owed| owed.puts.count() + owed.tombstones.count()).sum()
+    /// Whether no more than so many records are owed. Asked at every write that takes the lock, when most are owed yet.
+    fn owes_at_most(&self, records: usize) -> bool {
+        let sets = self.owed.iter().flat_map(|owed| [&owed.puts, &owed.tombstones]);
+        let mut left = Some(records);
+        for set in sets {
+            left = left.and_then(|left| left.checked_sub(set.count_to(left)));
+        }
+        left.is_some()
     }
 }
 
@@ -281,7 +287,7 @@ pub(crate) fn touch<K: Clone, N: Clone, V: Clone>(
         let keep = |at: usize, epoch: Epoch| epoch > floor || wanted.contains(at);
         piece.removals_mut().retain(|at, entry| keep(at, entry.epoch), &mut gate.tombstone_sets());
     }
-    if gate.count() <= PAID_AT_ONCE_MAX && !gate.is_awaited(site.shard) {
+    if gate.owes_at_most(PAID_AT_ONCE_MAX) && !gate.is_awaited(site.shard) {
         pay_and_free(guard, accounts, site);
     }
     begun
