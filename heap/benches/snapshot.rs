@@ -66,7 +66,7 @@ impl Subject {
     fn complete(&mut self, mut snapshot: HeapSnapshot) -> f64 {
         let id = snapshot.id();
         let mut files = Vec::new();
-        let (time, _) = timed(|| {
+        let (time, written) = timed(|| {
             snapshot.write(&WriteOptions::default(), &mut |segment| {
                 let object = ObjectName::new(&format!("{id}-{}", files.len()))?;
                 let (length, checksum) = (segment.summary.length, segment.summary.checksum);
@@ -74,6 +74,7 @@ impl Subject {
                 Ok(())
             })
         });
+        written.expect("nothing cancels it");
         snapshot.finish(files).expect("as many files as segments");
         self.backend.completed(id);
         self.base = Some(id);

@@ -198,14 +198,18 @@ impl<K, N, V> FrozenMap<K, N, V> {
             let visit = listing.visit(self.open.stamp, self.open.base);
             context.counters.add_pieces_visited(visit.pieces.len() as u64);
             for piece in &visit.pieces {
-                while !self.write_batch(piece, encoder, (part, context.counters))? {
-                    if (context.cancelled)() {
-                        return Err(HeapError::Cancelled);
-                    }
+                loop {
+                    let paid = self.write_batch(piece, encoder, (part, context.counters))?;
                     if let Some(settle) = &mut settle
                         && encoder.run.len() >= SETTLED_BYTES_MIN
                     {
                         settle(encoder.run)?;
+                    }
+                    if paid {
+                        break;
+                    }
+                    if (context.cancelled)() {
+                        return Err(HeapError::Cancelled);
                     }
                 }
             }

@@ -555,6 +555,24 @@ fn keys_that_no_checkpoint_has_seen_leave_no_removal_behind() {
 }
 
 #[test]
+fn large_and_small_states_of_one_key_group_make_the_same_segments_however_they_are_encoded() {
+    for (counts, texts) in [(50_000, 50_000), (10, 50_000), (50_000, 10), (50_000, 0)] {
+        let written = [1, 2].map(|parallelism| {
+            let mut harness = Harness::new(options(1, BaseMode::Confirmed));
+            harness.write.parallelism = parallelism;
+            (0..counts).for_each(|key| harness.put(key, key));
+            (0..texts).for_each(|key| harness.put_text(key, 0, key));
+            harness.checkpoint(None);
+            (0..counts).for_each(|key| harness.update(key, 1));
+            (0..texts).step_by(2).for_each(|key| harness.remove_text(key, 0));
+            assert_eq!(wrote(harness.checkpoint(Some(1))), (counts, texts.div_ceil(2), 0));
+            harness.objects
+        });
+        assert!(written[0] == written[1], "{counts} counts, {texts} texts");
+    }
+}
+
+#[test]
 fn at_most_so_many_snapshots_are_open() {
     let mut harness = harness();
     for _ in 0..crate::OPEN_SNAPSHOTS_MAX {

@@ -38,7 +38,7 @@ struct OpenSegment {
 /// The records of one key group and state.
 struct EncodedRun {
     delta: RecordRun,
-    /// Records of the delta that are in the segment already.
+    /// Records of the delta that are in the segment already, counted.
     settled: RecordTotals,
     tally: TombstoneTally,
     /// Survivors, if they go to a segment of their own.
@@ -143,8 +143,15 @@ impl<'a, 's> SegmentSeries<'a, 's> {
             let encoded: Result<Vec<EncodedShard>, HeapError> = if at_a_time == 1 {
                 let in_pieces = |(shard, mut records): (usize, EncodedShard)| {
                     let (open, options, buffers) = (&mut self.open, self.options, &self.buffers);
-                    let mut settle = |place: (KeyGroup, StateIndex), run: &mut RecordRun| {
-                        opened(open, (parts, options), buffers)?.append_settled(place, run)
+                    let mut settle = |place: (KeyGroup, StateIndex), run: &mut RecordRun, what: Settle| {
+                        if run.is_empty() {
+                            return Ok(RecordTotals::default());
+                        }
+                        let open = opened(open, (parts, options), buffers)?;
+                        match what {
+                            Settle::Parts => open.append_settled(place, run),
+                            Settle::All => open.append_all(place, run),
+                        }
                     };
                     let output = (&mut records, Some::<&mut SettleShard<'_>>(&mut settle));
                     encode_shard((parts, shard), (&context, block_bytes), work, output)?;
@@ -178,7 +185,7 @@ impl<'a, 's> SegmentSeries<'a, 's> {
         self.estimate_parts(records);
         for (index, run) in records.iter().enumerate() {
             let place = (key_group_of(self.parts, shard), StateIndex(index as u16));
-            if !run.delta.is_empty() {
+            if !run.delta.is_empty() || run.settled != RecordTotals::default() {
                 let open = opened(&mut self.open, (self.parts, self.options), &self.buffers)?;
                 open.append(place, &run.delta)?;
                 open.tally.merge(&run.tally);
@@ -349,6 +356,18 @@ impl OpenSegment {
         Ok(settled)
     }
 
+    /// Appends a run and empties it.
+    fn append_all(
+        &mut self,
+        place: (KeyGroup, StateIndex),
+        run: &mut RecordRun,
+    ) -> Result<RecordTotals, HeapError> {
+        let totals = run.totals();
+        self.append(place, run)?;
+        run.clear();
+        Ok(totals)
+    }
+
     fn count(&mut self, state: StateIndex, bytes: usize) {
         self.record_bytes += bytes as u64;
         if let Err(at) = self.states.binary_search(&state) {
@@ -379,12 +398,21 @@ fn key_group_of(parts: &SnapshotParts, shard: usize) -> KeyGroup {
     KeyGroup(parts.layout.range.start().0 + shard as u16)
 }
 
-/// Takes over what is settled of the run of a key group and state, and counts it.
-type SettleShard<'s> =
-    dyn FnMut((KeyGroup, StateIndex), &mut RecordRun) -> Result<RecordTotals, HeapError> + 's;
+/// What is taken over of a run.
+#[derive(Clone, Copy, Debug)]
+enum Settle {
+    /// What no record is added to any more.
+    Parts,
+    /// Everything: the run is complete.
+    All,
+}
 
-/// Encodes one shard into what was used for another before, or into an empty one; what is settled of its delta goes to
-/// `settle`, if there is one.
+/// Takes something of the run of a key group and state over, and counts it.
+type SettleShard<'s> =
+    dyn FnMut((KeyGroup, StateIndex), &mut RecordRun, Settle) -> Result<RecordTotals, HeapError> + 's;
+
+/// Encodes one shard into what was used for another before, or into an empty one; its delta goes to `settle` on the way, if
+/// there is one: a state's as a whole before that of the next, which comes after it in the segment.
 fn encode_shard(
     (parts, shard): (&SnapshotParts, usize),
     (context, block_bytes): (&WriteContext<'_>, usize),
@@ -395,15 +423,16 @@ fn encode_shard(
     records.resize_with(parts.states.len(), || EncodedRun::new(parts.id, block_bytes));
     for ((index, state), run) in parts.states.iter().enumerate().zip(records) {
         let number = StateIndex(index as u16);
-        let (place, settled) = ((key_group_of(parts, shard), number), &mut run.settled);
+        let place = (key_group_of(parts, shard), number);
+        let settled = &mut run.settled;
         let mut take = settle.as_mut().map(|settle| {
-            move |delta: &mut RecordRun| {
-                settled.add(settle(place, delta)?);
+            |delta: &mut RecordRun| {
+                settled.add(settle(place, delta, Settle::Parts)?);
                 Ok(())
             }
         });
-        let settle = take.as_mut().map(|take| take as &mut SettleRun<'_>);
-        let output = ShardOutput { run: &mut run.delta, tally: &mut run.tally, settle };
+        let take = take.as_mut().map(|take| take as &mut SettleRun<'_>);
+        let output = ShardOutput { run: &mut run.delta, tally: &mut run.tally, settle: take };
         state.write_shard(shard, number, context, output)?;
         if let Some(work) = work {
             let target = match work.survivors {
@@ -413,6 +442,9 @@ fn encode_shard(
             let before = target.len();
             run.again = state.rewrite_shard(shard, number, context, &work.pass(), target)?;
             run.again_bytes = (target.len() - before) as u64;
+        }
+        if let Some(settle) = &mut settle {
+            run.settled.add(settle(place, &mut run.delta, Settle::All)?);
         }
     }
     Ok(())
