@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lowtide_format::CheckpointId;
 use smallvec::SmallVec;
 
 use crate::epochs::{Epoch, Epochs};
@@ -29,11 +28,6 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// The id that ended an epoch. The running one has none: it counts as later than all.
-    pub(crate) fn id(&self, epoch: Epoch) -> CheckpointId {
-        self.epochs.id(epoch).unwrap_or(CheckpointId::MAX)
-    }
-
     /// Whether a possible base lies between the two, so that changes up to the first and changes up to the second
     /// must be told apart.
     pub(crate) fn parted(&self, first: Epoch, second: Epoch) -> bool {
