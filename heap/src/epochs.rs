@@ -8,9 +8,10 @@
 //!
 //! # Invariants
 //!
-//! - H1. An epoch that was forgotten stands for the floor: no element of a chain that may still become a base is older.
+//! - H1. An epoch that was forgotten stands for the floor: no element of a chain that may still become a base, or that an
+//!   open snapshot builds on, is older.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use lowtide_format::CheckpointId;
@@ -31,6 +32,33 @@ struct Table {
     first: u32,
     ids: VecDeque<CheckpointId>,
     floor: CheckpointId,
+    /// The oldest ids that open snapshots may ask for, and how many of them do.
+    in_use: BTreeMap<CheckpointId, u32>,
+}
+
+/// The table as an open snapshot uses it: what it may ask for stays.
+#[derive(Debug)]
+pub(crate) struct EpochsInUse {
+    epochs: Epochs,
+    oldest: CheckpointId,
+}
+
+impl EpochsInUse {
+    pub(crate) fn epochs(&self) -> &Epochs {
+        &self.epochs
+    }
+}
+
+impl Drop for EpochsInUse {
+    fn drop(&mut self) {
+        let mut table = self.epochs.table.write();
+        if let Some(users) = table.in_use.get_mut(&self.oldest) {
+            *users -= 1;
+            if *users == 0 {
+                table.in_use.remove(&self.oldest);
+            }
+        }
+    }
 }
 
 impl Epochs {
@@ -41,7 +69,8 @@ impl Epochs {
 
     /// An empty table that counts from `first` on.
     pub(crate) fn starting_at(first: Epoch) -> Self {
-        let table = Table { first: first.0, ids: VecDeque::new(), floor: CheckpointId::FIRST };
+        let (floor, in_use) = (CheckpointId::FIRST, BTreeMap::new());
+        let table = Table { first: first.0, ids: VecDeque::new(), floor, in_use };
         Self { table: Arc::new(RwLock::new(table)) }
     }
 
@@ -62,12 +91,22 @@ impl Epochs {
         self.table.read().id(epoch)
     }
 
-    /// Forgets the epochs up to `floor`, the oldest element that any future chain can list.
+    /// The table for a snapshot that builds on a chain whose oldest element is given, or on none: then on everything.
+    pub(crate) fn in_use(&self, oldest: Option<CheckpointId>) -> EpochsInUse {
+        let mut table = self.table.write();
+        let oldest = oldest.unwrap_or(table.floor);
+        *table.in_use.entry(oldest).or_default() += 1;
+        EpochsInUse { epochs: self.clone(), oldest }
+    }
+
+    /// Forgets the epochs up to `floor`, the oldest element that any future chain can list, as far as no open snapshot
+    /// may ask for them.
     ///
     /// At most a few per call, so that a freeze does not pay for thousands.
     pub(crate) fn forget_below(&self, floor: CheckpointId) {
         const AT_ONCE: usize = 64;
         let mut table = self.table.write();
+        let floor = table.in_use.first_key_value().map_or(floor, |(oldest, _)| floor.min(*oldest));
         table.floor = table.floor.max(floor);
         for _ in 0..AT_ONCE {
             // The newest id stays, so that its epoch is known by itself.
@@ -110,6 +149,21 @@ mod tests {
         assert_eq!(epochs.id(Epoch(3)), Some(id(30)));
         assert_eq!(epochs.id(Epoch(4)), Some(id(40)));
         assert_eq!(epochs.next(), Some(Epoch(5)));
+    }
+
+    #[test]
+    fn an_epoch_that_an_open_snapshot_may_ask_for_stays() {
+        let epochs = Epochs::new();
+        [10, 20, 30, 40].map(|number| epochs.push(id(number)));
+        let (older, all) = (epochs.in_use(Some(id(20))), epochs.in_use(None));
+        epochs.forget_below(id(40));
+        assert_eq!(all.epochs().id(Epoch(1)), Some(id(10)));
+        drop(all);
+        epochs.forget_below(id(40));
+        assert_eq!(older.epochs().id(Epoch(2)), Some(id(20)));
+        drop(older);
+        epochs.forget_below(id(40));
+        assert_eq!(epochs.id(Epoch(2)), Some(id(40)));
     }
 
     #[test]

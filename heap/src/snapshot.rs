@@ -18,7 +18,7 @@ use lowtide_format::{
 
 use crate::chain::{Chain, NextChain, SegmentFacts, SegmentFile, SegmentNumber};
 use crate::encode::{Antimatter, Resolver, Tombstones};
-use crate::epochs::{Epoch, Epochs};
+use crate::epochs::{Epoch, EpochsInUse};
 use crate::error::HeapError;
 use crate::lineage::{BaseFacts, Home, Homes, Written, WrittenSlot};
 use crate::map::{Frozen, Layout};
@@ -150,7 +150,7 @@ pub(crate) struct SnapshotParts {
     pub(crate) layout: Layout,
     /// Where it leaves what a later checkpoint needs; `None` for a savepoint.
     pub(crate) slot: Option<WrittenSlot>,
-    pub(crate) epochs: Epochs,
+    pub(crate) epochs: EpochsInUse,
     pub(crate) segments: Arc<AtomicU32>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) open: Arc<AtomicUsize>,
@@ -252,7 +252,7 @@ impl HeapSnapshot {
 
     fn write_delta(&self, options: &WriteOptions, sink: &mut SegmentSink<'_>) -> Result<Output, HeapError> {
         let parts = &self.parts;
-        let resolver = Resolver { id: parts.id, epoch: parts.epoch, epochs: parts.epochs.clone() };
+        let resolver = Resolver { id: parts.id, epoch: parts.epoch, epochs: parts.epochs.epochs().clone() };
         let base = parts.base.as_ref();
         let Decision { work: plan, budget_bytes, full, unmet } = RewriteWork::plan(parts)?;
         if plan.is_none() {

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use lowtide_format::CheckpointId;
 
 use super::{FreezeKind, FreezeRequest, HeapBackend, OPEN_SNAPSHOTS_MAX};
+use crate::chain::Element;
 use crate::epochs::Epoch;
 use crate::error::HeapError;
 use crate::handover::Stamp;
@@ -55,6 +56,8 @@ impl HeapBackend {
             self.lineage.push(request.id, epoch, ChainRewrites { of_base, own: rewrite.is_some() })
         });
         self.turn.boundaries = self.lineage.boundaries();
+        let listed = base.as_ref().and_then(|base| base.written.chain.elements().first());
+        let epochs = self.turn.epochs.in_use(listed.map(Element::id));
         if let Some(oldest) = self.lineage.oldest_element() {
             self.turn.epochs.forget_below(oldest);
             self.forget_completed_below(oldest);
@@ -67,7 +70,7 @@ impl HeapBackend {
             states,
             layout: self.layout,
             slot,
-            epochs: self.turn.epochs.clone(),
+            epochs,
             segments: Arc::clone(&self.segments),
             counters: Arc::clone(&self.turn.counters),
             open: Arc::clone(&self.open),

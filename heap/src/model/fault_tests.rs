@@ -537,6 +537,33 @@ fn a_checkpoint_that_was_aborted_or_overtaken_is_no_base() {
     assert_eq!(chain(harness.checkpoint(Some(newer.get()))), [(newer.get(), 1)]);
 }
 
+/// Empties every segment.
+#[derive(Debug)]
+struct All;
+
+impl RewritePolicy for All {
+    fn plan(&self, stats: &ChainStats) -> RewritePlan {
+        let victims = stats.segments.iter().map(|segment| segment.number).collect();
+        RewritePlan { victims, ..RewritePlan::none() }
+    }
+}
+
+#[test]
+fn a_snapshot_that_a_rewritten_chain_overtakes_still_knows_its_own_base() {
+    let mut harness = Harness::new(options(1, BaseMode::Acknowledged));
+    harness.put(1, 1);
+    harness.put(2, 1);
+    harness.checkpoint(None);
+    harness.remove(1);
+    harness.freeze(Some(1), FreezeKind::Checkpoint).unwrap();
+    harness.backend.set_rewriting(Some(Arc::new(All)));
+    let rewritten = harness.freeze(Some(1), FreezeKind::Checkpoint).unwrap();
+    harness.finish(1);
+    harness.backend.completed(rewritten);
+    harness.freeze(Some(rewritten.get()), FreezeKind::Checkpoint).unwrap();
+    assert_eq!(wrote(harness.finish(0)), (0, 1, 0), "the base holds a record of the key");
+}
+
 #[test]
 fn keys_that_no_checkpoint_has_seen_leave_no_removal_behind() {
     let mut harness = harness();
