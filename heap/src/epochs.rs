@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn an_epoch_that_an_open_snapshot_may_ask_for_stays() {
         let epochs = Epochs::new();
-        [10, 20, 30, 40].map(|number| epochs.push(id(number)));
+        [10, 20, 30, 40].into_iter().for_each(|number| epochs.push(id(number)));
         let (older, all) = (epochs.in_use(Some(id(20))), epochs.in_use(None));
         epochs.forget_below(id(40));
         assert_eq!(all.epochs().id(Epoch(1)), Some(id(10)));
