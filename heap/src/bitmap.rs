@@ -77,13 +77,8 @@ impl Bitmap {
 
     /// The numbers, ascending.
     pub(crate) fn ones(&self) -> impl Iterator<Item = usize> + '_ {
-        self.words.iter().enumerate().flat_map(|(index, &word)| {
-            std::iter::successors((word != 0).then_some(word), |word| {
-                let rest = word & (word - 1);
-                (rest != 0).then_some(rest)
-            })
-            .map(move |word| index * WORD_BITS + word.trailing_zeros() as usize)
-        })
+        let words = self.words.iter().enumerate();
+        words.flat_map(|(index, &word)| ones_of(word).map(move |bit| index * WORD_BITS + bit))
     }
 
     /// The first number that is at least `from`.
@@ -103,6 +98,15 @@ impl Bitmap {
     pub(crate) fn memory_bytes(&self) -> usize {
         self.words.capacity() * size_of::<u64>()
     }
+}
+
+/// The numbers of the bits of a word that are set, ascending.
+pub(crate) fn ones_of(word: u64) -> impl Iterator<Item = usize> {
+    std::iter::successors((word != 0).then_some(word), |word| {
+        let rest = word & (word - 1);
+        (rest != 0).then_some(rest)
+    })
+    .map(|word| word.trailing_zeros() as usize)
 }
 
 #[cfg(test)]

@@ -256,7 +256,7 @@ where
         bucket: usize,
         turn: &'a Turn,
     ) -> Option<&'a mut Slot<K, N, V>> {
-        self.shards.owner_mut(number)?.write(&turn.clock)?.changed_slot(bucket)
+        self.shards.free_piece(number, turn)?.0.changed_slot(bucket)
     }
 
     /// Removes the entry that `is_it`; returns its value, cloned if a snapshot wants it.

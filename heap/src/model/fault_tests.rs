@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lowtide_format::{CheckpointId, DecodeLimits, FormatError, RecordRef, SegmentReader};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::harness::{Harness, Stored, id, options, write};
+use super::harness::{All, Harness, Stored, id, options, write};
 use crate::epochs::{Epoch, Epochs};
 use crate::handover::Clock;
 use crate::rewrite::{ChainStats, RewritePlan, RewritePolicy};
@@ -535,17 +535,6 @@ fn a_checkpoint_that_was_aborted_or_overtaken_is_no_base() {
     harness.backend.completed(newer);
     refused(&mut harness, overtaken);
     assert_eq!(chain(harness.checkpoint(Some(newer.get()))), [(newer.get(), 1)]);
-}
-
-/// Empties every segment.
-#[derive(Debug)]
-struct All;
-
-impl RewritePolicy for All {
-    fn plan(&self, stats: &ChainStats) -> RewritePlan {
-        let victims = stats.segments.iter().map(|segment| segment.number).collect();
-        RewritePlan { victims, ..RewritePlan::none() }
-    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use lowtide_format::{CheckpointId, DecodeLimits, FinishedSegment, KeyGroupCount, ObjectName, SegmentReader};
 
+use crate::rewrite::{ChainStats, RewritePlan, RewritePolicy};
 use crate::{
     Acknowledgement, BaseMode, FreezeKind, FreezeRequest, HeapBackend, HeapError, HeapOptions, HeapRestore,
     HeapSnapshot, RestoredFile, ValueState, WriteOptions,
@@ -227,6 +228,17 @@ impl Harness {
         let (backend, counts, texts) = self.restored(id, self.options);
         self.model = self.stored[&id].expected.clone();
         (self.backend, self.counts, self.texts) = (backend, counts, texts);
+    }
+}
+
+/// Empties every segment.
+#[derive(Debug)]
+pub(super) struct All;
+
+impl RewritePolicy for All {
+    fn plan(&self, stats: &ChainStats) -> RewritePlan {
+        let victims = stats.segments.iter().map(|segment| segment.number).collect();
+        RewritePlan { victims, ..RewritePlan::none() }
     }
 }
 

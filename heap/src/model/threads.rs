@@ -5,8 +5,7 @@ use std::thread;
 
 use lowtide_format::{CheckpointId, Compression, FinishedSegment, SegmentOptions};
 
-use super::harness::{Contents, Harness, options, write};
-use crate::rewrite::{ChainStats, RewritePlan, RewritePolicy};
+use super::harness::{All, Contents, Harness, options, write};
 use crate::{BaseMode, FreezeKind, HeapSnapshot, WriteOptions};
 
 const SEEDS: u64 = 20;
@@ -22,17 +21,6 @@ impl Numbers {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         (mixed ^ (mixed >> 29)) % below
-    }
-}
-
-/// Empties every segment.
-#[derive(Debug)]
-struct All;
-
-impl RewritePolicy for All {
-    fn plan(&self, stats: &ChainStats) -> RewritePlan {
-        let victims = stats.segments.iter().map(|segment| segment.number).collect();
-        RewritePlan { victims, ..RewritePlan::none() }
     }
 }
 

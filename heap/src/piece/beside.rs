@@ -7,7 +7,7 @@
 //! stands with the label because the first change of an entry needs both: one wait for memory instead of two.
 
 use super::Label;
-use crate::bitmap::Bitmap;
+use crate::bitmap::{Bitmap, ones_of};
 use crate::epochs::Epoch;
 use crate::pages::{PagedVec, Pages};
 use crate::prefetch::prefetch;
@@ -84,7 +84,7 @@ impl Beside {
 
     /// Adds the buckets of the entries that have changed in the running interval. O(buckets of their regions).
     pub(crate) fn add_changed_to(&self, bits: &mut Bitmap) {
-        for region in ones(self.regions) {
+        for region in ones_of(self.regions) {
             let first = region << self.region_bits;
             let tags = self.by_bucket.iter().enumerate().skip(first).take(1 << self.region_bits);
             tags.filter(|(_, tag)| tag.is_changed()).for_each(|(bucket, _)| {
@@ -99,7 +99,7 @@ impl Beside {
         let regions = std::mem::take(&mut self.regions);
         let room = self.by_bucket.len();
         let mut ended: Option<(Label, Bitmap)> = None;
-        for region in ones(regions) {
+        for region in ones_of(regions) {
             let first = region << self.region_bits;
             let tags = self.by_bucket.iter_mut().enumerate().skip(first).take(1 << self.region_bits);
             for (bucket, tag) in tags.filter(|(_, tag)| tag.is_changed()) {
@@ -189,15 +189,6 @@ impl Beside {
     pub(crate) fn memory_bytes(&self) -> usize {
         self.by_bucket.capacity() * size_of::<Tag>() + self.births.capacity() * size_of::<Epoch>()
     }
-}
-
-/// The numbers of the bits that are set, ascending.
-fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let lowest = (bits != 0).then_some(bits.trailing_zeros() as usize)?;
-        bits &= bits - 1;
-        Some(lowest)
-    })
 }
 
 #[cfg(test)]
