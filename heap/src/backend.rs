@@ -256,11 +256,11 @@ impl HeapBackend {
     ) -> Result<(), HeapError> {
         let Some(state) = self.states.get_mut(index) else { return Err(HeapError::ForeignState) };
         check_codecs(state.descriptor(), &descriptor)?;
-        if state.as_any().is::<StateMap<K, N, V>>() {
+        if state.of_types::<K, N, V>().is_some() {
             return Ok(());
         }
         let name = descriptor.name.clone();
-        let Some(untyped) = state.as_any_mut().downcast_mut::<StateMap<Raw, Raw, Raw>>() else {
+        let Some(untyped) = state.of_types_mut::<Raw, Raw, Raw>() else {
             return Err(HeapError::StateTypesDiffer { name });
         };
         let typed = untyped.typed(descriptor, codecs, &self.turn);
@@ -280,8 +280,10 @@ impl HeapBackend {
     ) -> Result<StateRef<'_, K, N, V>, HeapError> {
         let ours = state.backend == self.turn.clock.number();
         let known = self.states.get(usize::from(state.index)).filter(|_| ours);
-        let map = known.and_then(|map| map.as_any().downcast_ref()).ok_or(HeapError::ForeignState)?;
-        Ok(StateRef::new(map))
+        match known.and_then(|map| map.of_types()) {
+            Some(map) => Ok(StateRef::new(map)),
+            None => Err(HeapError::ForeignState),
+        }
     }
 
     /// A state, to read and to change.
@@ -296,8 +298,10 @@ impl HeapBackend {
     ) -> Result<StateMut<'_, K, N, V>, HeapError> {
         let ours = state.backend == self.turn.clock.number();
         let known = self.states.get_mut(usize::from(state.index)).filter(|_| ours);
-        let map = known.and_then(|map| map.as_any_mut().downcast_mut()).ok_or(HeapError::ForeignState)?;
-        Ok(StateMut::new(map, &self.turn))
+        match known.and_then(|map| map.of_types_mut()) {
+            Some(map) => Ok(StateMut::new(map, &self.turn)),
+            None => Err(HeapError::ForeignState),
+        }
     }
 
     /// The states, in the order in which they came into being.

@@ -100,6 +100,72 @@ impl Bitmap {
     }
 }
 
+/// A set that is taken from until it is empty: knows how much is left, and finds its first number without a search.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DrainSet {
+    bits: Bitmap,
+    left: usize,
+    /// No number of the set is below.
+    from: usize,
+}
+
+impl From<Bitmap> for DrainSet {
+    fn from(bits: Bitmap) -> Self {
+        let left = bits.count_to(usize::MAX);
+        Self { bits, left, from: 0 }
+    }
+}
+
+impl DrainSet {
+    /// Whether `bit` is in the set.
+    #[inline]
+    pub(crate) fn contains(&self, bit: usize) -> bool {
+        self.bits.contains(bit)
+    }
+
+    /// Adds `bit`.
+    pub(crate) fn insert(&mut self, bit: usize) {
+        self.left += usize::from(self.bits.insert(bit));
+        self.from = self.from.min(bit);
+    }
+
+    /// Takes `bit` out; tells whether it was there.
+    #[inline]
+    pub(crate) fn remove(&mut self, bit: usize) -> bool {
+        let there = self.bits.remove(bit);
+        self.left -= usize::from(there);
+        there
+    }
+
+    /// How many numbers are left.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.left
+    }
+
+    /// Whether none is left.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.left == 0
+    }
+
+    /// The first number. It stays in the set.
+    #[inline]
+    pub(crate) fn first(&mut self) -> Option<usize> {
+        if self.is_empty() {
+            return None;
+        }
+        let first = self.bits.next_from(self.from)?;
+        self.from = first;
+        Some(first)
+    }
+
+    /// The numbers that are left.
+    pub(crate) fn bits(&self) -> &Bitmap {
+        &self.bits
+    }
+}
+
 /// The numbers of the bits of a word that are set, ascending.
 pub(crate) fn ones_of(word: u64) -> impl Iterator<Item = usize> {
     std::iter::successors((word != 0).then_some(word), |word| {
@@ -146,6 +212,31 @@ mod tests {
             for from in 0..310 {
                 prop_assert_eq!(bits.next_from(from), model.range(from..).next().copied());
                 prop_assert_eq!(bits.contains(from), model.contains(&from));
+            }
+        }
+
+        #[test]
+        fn a_set_is_drained_from_its_first_number_whatever_comes_and_goes(
+            filled in proptest::collection::btree_set(0_usize..300, 0..40),
+            steps in proptest::collection::vec((0_usize..300, 0_u8..4), 0..80),
+        ) {
+            let mut bits = Bitmap::default();
+            filled.iter().for_each(|bit| { bits.insert(*bit); });
+            let (mut set, mut model) = (DrainSet::from(bits), filled);
+            for (bit, step) in steps {
+                match step {
+                    0 => { set.insert(bit); model.insert(bit); }
+                    1 => prop_assert_eq!(set.remove(bit), model.remove(&bit)),
+                    _ => {
+                        prop_assert_eq!(set.first(), model.first().copied());
+                        if let Some(first) = model.pop_first() {
+                            prop_assert!(set.remove(first));
+                        }
+                    }
+                }
+                prop_assert_eq!((set.len(), set.is_empty()), (model.len(), model.is_empty()));
+                prop_assert_eq!(set.contains(bit), model.contains(&bit));
+                prop_assert!(set.bits().ones().eq(model.iter().copied()));
             }
         }
     }

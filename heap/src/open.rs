@@ -3,11 +3,12 @@
 //! Owns: the records that the owner set aside for the snapshot, and whether it still wants any. Does not own: what
 //! each piece still owes to it (`owed`).
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lowtide_format::CheckpointId;
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use crate::epochs::Epoch;
 use crate::handover::Stamp;
@@ -21,8 +22,27 @@ pub(crate) enum Aside<K, N, V> {
     Tombstone { key: K, namespace: N, oldest: Epoch, newest: Option<CheckpointId> },
 }
 
+/// A record as a snapshot keeps it. Most are wanted by one snapshot only and need no memory of their own, which the
+/// owner would have to ask for and a writer would have to give back.
+#[derive(Debug)]
+pub(crate) enum Kept<K, N, V> {
+    Alone(Aside<K, N, V>),
+    Shared(Arc<Aside<K, N, V>>),
+}
+
+impl<K, N, V> Deref for Kept<K, N, V> {
+    type Target = Aside<K, N, V>;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Alone(record) => record,
+            Self::Shared(record) => record,
+        }
+    }
+}
+
 /// Records set aside, by shard; `None` once the snapshot wants no more.
-type Store<K, N, V> = Option<Vec<Vec<Arc<Aside<K, N, V>>>>>;
+type Store<K, N, V> = Option<Vec<Vec<Kept<K, N, V>>>>;
 
 /// One state of an open snapshot.
 #[derive(Debug)]
@@ -67,20 +87,27 @@ impl<K, N, V> Open<K, N, V> {
         drop(dropped);
     }
 
-    /// Keeps a record for the snapshot.
-    pub(crate) fn set_aside(&self, shard: usize, record: &Arc<Aside<K, N, V>>) {
-        if let Some(shards) = self.store.lock().as_mut() {
+    /// Where records of a shard are kept for the snapshot, under a lock; `None` once it wants no more.
+    pub(crate) fn kept(&self, shard: usize) -> Option<MappedMutexGuard<'_, Vec<Kept<K, N, V>>>> {
+        let kept = MutexGuard::try_map(self.store.lock(), |store| {
+            let shards = store.as_mut()?;
             if shards.len() <= shard {
                 shards.resize_with(shard + 1, Vec::new);
             }
-            if let Some(records) = shards.get_mut(shard) {
-                records.push(Arc::clone(record));
-            }
+            shards.get_mut(shard)
+        });
+        kept.ok()
+    }
+
+    /// Keeps a record for the snapshot.
+    pub(crate) fn set_aside(&self, shard: usize, record: Kept<K, N, V>) {
+        if let Some(mut kept) = self.kept(shard) {
+            kept.push(record);
         }
     }
 
     /// Takes what was set aside from a shard.
-    pub(crate) fn take(&self, shard: usize) -> Vec<Arc<Aside<K, N, V>>> {
+    pub(crate) fn take(&self, shard: usize) -> Vec<Kept<K, N, V>> {
         let mut store = self.store.lock();
         store.as_mut().and_then(|shards| shards.get_mut(shard)).map(std::mem::take).unwrap_or_default()
     }

@@ -14,24 +14,38 @@
 
 use std::sync::Arc;
 
-use crate::bitmap::Bitmap;
+use crate::bitmap::{Bitmap, DrainSet};
 use crate::epochs::Epoch;
 use crate::handover::{OwnerGuard, Stamp};
-use crate::open::{Aside, Open};
+use crate::open::{Aside, Kept, Open};
 use crate::overlay::{Marks, set_of};
 use crate::piece::{Accounts, Labelling, Piece, Slot, carry};
 use crate::turn::Turn;
 
 /// If a piece owes no more records than this, the owner sets them all aside at its first write, and needs no lock
 /// for the writes after it.
+#[cfg(not(test))]
 const PAID_AT_ONCE_MAX: usize = 64;
+#[cfg(test)]
+const PAID_AT_ONCE_MAX: usize = 4;
+
+/// If it owes more, each write under the lock sets so many records aside besides its own, where a record is a plain
+/// copy: together they cost about as much as the lock, which keeps the processor from working on several updates at
+/// a time. So a piece that is written often owes nothing soon, and one that is written seldom is not copied.
+#[cfg(not(test))]
+const PAID_AHEAD: usize = 16;
+#[cfg(test)]
+const PAID_AHEAD: usize = 1;
+
+/// Larger slots are not copied ahead.
+const PAID_AHEAD_BYTES_MAX: usize = 128;
 
 /// What one piece owes to one snapshot.
 #[derive(Debug)]
 pub(crate) struct Owed<K, N, V> {
     pub(crate) open: Arc<Open<K, N, V>>,
     /// Buckets.
-    pub(crate) puts: Bitmap,
+    pub(crate) puts: DrainSet,
     /// Indices in the removal log.
     pub(crate) tombstones: Bitmap,
 }
@@ -63,7 +77,7 @@ impl<K, N, V> Owed<K, N, V> {
                 tombstones.insert(at);
             });
         }
-        Self { open: Arc::clone(open), puts, tombstones }
+        Self { open: Arc::clone(open), puts: puts.into(), tombstones }
     }
 
     pub(crate) fn is_paid(&self) -> bool {
@@ -76,7 +90,7 @@ impl<K, N, V> Gate<K, N, V> {
     pub(crate) fn with_nothing_owed(&self) -> Self {
         let nothing = |owed: &Owed<K, N, V>| {
             let (open, tombstones) = (Arc::clone(&owed.open), Bitmap::default());
-            Owed { open, puts: Bitmap::default(), tombstones }
+            Owed { open, puts: DrainSet::default(), tombstones }
         };
         let marks = self.marks.iter().map(|(epoch, _)| (*epoch, Bitmap::default())).collect();
         Self { owed: self.owed.iter().map(nothing).collect(), marks }
@@ -142,23 +156,14 @@ impl<K, N, V> Gate<K, N, V> {
 
     /// Gives `record` to every snapshot that wants the bucket.
     pub(crate) fn pay_put(&mut self, bucket: usize, site: &Site<'_>, record: Aside<K, N, V>) {
-        let record = Arc::new(record);
-        for owed in &mut self.owed {
-            if owed.puts.remove(bucket) {
-                owed.open.set_aside(site.shard, &record);
-            }
-        }
-        site.set_aside();
+        let wanting = self.owed.iter_mut().filter_map(|owed| owed.puts.remove(bucket).then_some(&*owed.open));
+        site.keep(record, wanting);
     }
 
     fn pay_tombstone(&mut self, at: usize, site: &Site<'_>, record: Aside<K, N, V>) {
-        let record = Arc::new(record);
-        for owed in &mut self.owed {
-            if owed.tombstones.remove(at) {
-                owed.open.set_aside(site.shard, &record);
-            }
-        }
-        site.set_aside();
+        let wanting =
+            self.owed.iter_mut().filter_map(|owed| owed.tombstones.remove(at).then_some(&*owed.open));
+        site.keep(record, wanting);
     }
 
     fn wanted_tombstones(&self) -> Bitmap {
@@ -179,10 +184,10 @@ impl<K, N, V> Gate<K, N, V> {
 
     /// Whether no more than so many records are owed. Asked at every write that takes the lock, when most are owed yet.
     fn owes_at_most(&self, records: usize) -> bool {
-        let sets = self.owed.iter().flat_map(|owed| [&owed.puts, &owed.tombstones]);
         let mut left = Some(records);
-        for set in sets {
-            left = left.and_then(|left| left.checked_sub(set.count_to(left)));
+        for owed in &self.owed {
+            left = left.and_then(|left| left.checked_sub(owed.puts.len()));
+            left = left.and_then(|left| left.checked_sub(owed.tombstones.count_to(left)));
         }
         left.is_some()
     }
@@ -196,8 +201,19 @@ pub(crate) struct Site<'a> {
 }
 
 impl Site<'_> {
-    fn set_aside(&self) {
+    /// Gives a record to the snapshots that want it.
+    fn keep<'o, K: 'o, N: 'o, V: 'o>(
+        &self,
+        record: Aside<K, N, V>,
+        mut wanting: impl Iterator<Item = &'o Open<K, N, V>>,
+    ) {
         self.counters.add_set_aside(1);
+        let Some(first) = wanting.next() else { return };
+        let Some(second) = wanting.next() else { return first.set_aside(self.shard, Kept::Alone(record)) };
+        let record = Arc::new(record);
+        for open in [first, second].into_iter().chain(wanting) {
+            open.set_aside(self.shard, Kept::Shared(Arc::clone(&record)));
+        }
     }
 }
 
@@ -249,14 +265,40 @@ impl<K: Clone, N: Clone, V: Clone> Gate<K, N, V> {
         });
     }
 
-    fn pay_all(&mut self, piece: &Piece<K, N, V>, site: &Site<'_>, view: Labelling<'_>) {
-        let (mut puts, mut tombstones) = (Bitmap::default(), Bitmap::default());
-        for owed in &self.owed {
-            puts.union_with(&owed.puts);
-            tombstones.union_with(&owed.tombstones);
+    /// Sets entries aside, up to so many.
+    fn pay_puts(&mut self, records: usize, piece: &Piece<K, N, V>, site: &Site<'_>, view: Labelling<'_>) {
+        let [owed] = self.owed.as_mut_slice() else {
+            for _ in 0..records {
+                let Some(bucket) = self.owed.iter_mut().find_map(|owed| owed.puts.first()) else { return };
+                self.protect(piece, bucket, site, view);
+            }
+            return;
+        };
+        // The usual case, with one look for where to keep them.
+        let Some(mut kept) = owed.open.kept(site.shard) else { return };
+        let before = kept.len();
+        for _ in 0..records {
+            let Some(bucket) = owed.puts.first() else { break };
+            // A clone that panics must leave the entry owed.
+            kept.extend(Self::copy_of(piece, bucket, view).map(Kept::Alone));
+            owed.puts.remove(bucket);
         }
-        puts.ones().for_each(|bucket| self.protect(piece, bucket, site, view));
-        tombstones.ones().for_each(|at| self.protect_tombstone(piece, at, site));
+        site.counters.add_set_aside((kept.len() - before) as u64);
+    }
+
+    /// Sets a few entries aside before their time, if they are copied as fast as that pays.
+    fn pay_ahead(&mut self, piece: &Piece<K, N, V>, site: &Site<'_>, view: Labelling<'_>) {
+        let plain = const {
+            !std::mem::needs_drop::<Slot<K, N, V>>() && size_of::<Slot<K, N, V>>() <= PAID_AHEAD_BYTES_MAX
+        };
+        if plain {
+            self.pay_puts(PAID_AHEAD, piece, site, view);
+        }
+    }
+
+    fn pay_all(&mut self, piece: &Piece<K, N, V>, site: &Site<'_>, view: Labelling<'_>) {
+        self.pay_puts(usize::MAX, piece, site, view);
+        self.wanted_tombstones().ones().for_each(|at| self.protect_tombstone(piece, at, site));
     }
 }
 
@@ -287,6 +329,7 @@ pub(crate) fn touch<K: Clone, N: Clone, V: Clone>(
         let keep = |at: usize, epoch: Epoch| epoch > floor || wanted.contains(at);
         piece.removals_mut().retain(|at, entry| keep(at, entry.epoch), &mut gate.tombstone_sets());
     }
+    gate.pay_ahead(piece, site, accounts.labelling());
     if gate.owes_at_most(PAID_AT_ONCE_MAX) && !gate.is_awaited(site.shard) {
         pay_and_free(guard, accounts, site);
     }

@@ -175,18 +175,6 @@ impl<K, N, V> Piece<K, N, V> {
         self.table.get_bucket_mut(bucket)
     }
 
-    /// Whether an entry has changed in the interval that is running here.
-    #[inline]
-    pub(crate) fn is_changed(&self, bucket: usize) -> bool {
-        self.beside.is_changed(bucket)
-    }
-
-    /// The slot, if its entry has changed in the interval that is running here.
-    #[inline]
-    pub(crate) fn changed_slot(&mut self, bucket: usize) -> Option<&mut Slot<K, N, V>> {
-        if self.beside.is_changed(bucket) { self.table.get_bucket_mut(bucket) } else { None }
-    }
-
     pub(crate) fn iter(&self) -> hashbrown::hash_table::Iter<'_, Slot<K, N, V>> {
         self.table.iter()
     }
@@ -343,10 +331,11 @@ impl<K, N, V> Piece<K, N, V> {
     /// Marks a bucket before its entry changes.
     #[inline]
     pub(crate) fn mark(&mut self, bucket: usize, accounts: &mut Accounts<'_>) {
-        if let Some(label) = self.beside.change(bucket) {
-            let old = if self.marks.is_empty() { label } else { self.lose_marks(bucket, accounts) };
-            accounts.origins.change(old, accounts.part, accounts.turn.interval);
+        let Some((mut label, first)) = self.beside.change(bucket) else { return };
+        if !self.marks.is_empty() && first != 0 {
+            label = self.lose_marks(bucket, accounts);
         }
+        accounts.origins.change(label, accounts.part, accounts.turn.interval, first);
     }
 
     /// Adds an entry that is not there; the table has room.

@@ -57,7 +57,7 @@ impl HeapBackend {
     /// The index of a state of that name that nobody has opened with its types yet.
     pub(crate) fn index_of_untyped(&self, name: &str) -> Option<StateIndex> {
         let index = self.states.iter().position(|state| state.descriptor().name == name)?;
-        let untyped = self.states.get(index)?.as_any().is::<StateMap<Raw, Raw, Raw>>();
+        let untyped = self.states.get(index)?.of_types::<Raw, Raw, Raw>().is_some();
         untyped.then_some(StateIndex(index as u16))
     }
 

@@ -180,7 +180,7 @@ where
             self.insert(place, slot, turn);
             return true;
         };
-        if let Some(it) = self.changed_slot(number, bucket, turn) {
+        if let Some(it) = self.free_slot(number, bucket, turn) {
             it.value = slot.value;
             return false;
         }
@@ -236,27 +236,25 @@ where
         turn: &Turn,
         change: impl FnOnce(&mut V) -> R,
     ) -> Option<R> {
-        let Some((piece, spot)) = self.shards.free_piece(number, turn) else {
-            return self.change(number, turn)?.update(bucket, change);
-        };
-        // What opening the piece for a change comes to where nothing is owed.
-        if !piece.is_changed(bucket) {
-            let (origins, part) = (self.origins.open(&self.rewrites), spot.part);
-            piece.mark(bucket, &mut Accounts { turn, origins, rewrites: &mut self.rewrites, part });
+        match self.free_slot(number, bucket, turn) {
+            Some(slot) => Some(change(&mut slot.value)),
+            None => self.change(number, turn)?.update(bucket, change),
         }
-        piece.slot_mut(bucket).map(|slot| change(&mut slot.value))
     }
 
-    /// The slot of an entry that has changed in the running interval already, in a piece that owes nothing: one more
-    /// change of it needs no more than that.
+    /// The slot of an entry, marked and ready for a change, in a piece that owes nothing: what opening the piece for a
+    /// change comes to there.
     #[inline]
-    fn changed_slot<'a>(
+    fn free_slot<'a>(
         &'a mut self,
         number: usize,
         bucket: usize,
         turn: &'a Turn,
     ) -> Option<&'a mut Slot<K, N, V>> {
-        self.shards.free_piece(number, turn)?.0.changed_slot(bucket)
+        let (piece, spot) = self.shards.free_piece(number, turn)?;
+        let (origins, part) = (self.origins.open(&self.rewrites), spot.part);
+        piece.mark(bucket, &mut Accounts { turn, origins, rewrites: &mut self.rewrites, part });
+        piece.slot_mut(bucket)
     }
 
     /// Removes the entry that `is_it`; returns its value, cloned if a snapshot wants it.

@@ -98,9 +98,7 @@ impl StateMap<Raw, Raw, Raw> {
 }
 
 /// A [`StateMap`] of any types, as the backend keeps it.
-pub(crate) trait AnyState: Send + Sync {
-    fn as_any(&self) -> &dyn Any;
-    fn as_any_mut(&mut self) -> &mut dyn Any;
+pub(crate) trait AnyState: Any + Send + Sync {
     fn descriptor(&self) -> &Arc<StateDescriptor>;
     fn len(&self) -> usize;
     fn origins_left(&self) -> usize;
@@ -119,20 +117,30 @@ pub(crate) trait AnyState: Send + Sync {
     fn check_invariants(&self);
 }
 
+impl dyn AnyState {
+    /// The state as one of these types; `None` if its types are others.
+    #[inline]
+    pub(crate) fn of_types<K: 'static, N: 'static, V: 'static>(&self) -> Option<&StateMap<K, N, V>> {
+        let any: &dyn Any = self;
+        any.downcast_ref()
+    }
+
+    /// The same, to change.
+    #[inline]
+    pub(crate) fn of_types_mut<K: 'static, N: 'static, V: 'static>(
+        &mut self,
+    ) -> Option<&mut StateMap<K, N, V>> {
+        let any: &mut dyn Any = self;
+        any.downcast_mut()
+    }
+}
+
 impl<K, N, V> AnyState for StateMap<K, N, V>
 where
     K: Clone + Eq + Send + Sync + 'static,
     N: Clone + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-
     fn descriptor(&self) -> &Arc<StateDescriptor> {
         self.descriptor()
     }
