@@ -17,6 +17,7 @@
 use std::sync::Arc;
 
 use crate::epochs::Epoch;
+use crate::prefetch::prefetch_shared;
 
 /// A clear of the state, or of one of its namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,13 @@ pub(crate) struct Cleared<N> {
 #[derive(Clone, Debug)]
 pub(crate) struct Clears<N> {
     clears: Arc<Vec<Cleared<N>>>,
+}
+
+impl<N> Clears<N> {
+    /// Asks for the list.
+    pub(crate) fn prefetch(&self) {
+        prefetch_shared(&self.clears);
+    }
 }
 
 impl<N> Default for Clears<N> {

@@ -17,6 +17,8 @@ use std::sync::Arc;
 use lowtide_format::CheckpointId;
 use parking_lot::RwLock;
 
+use crate::prefetch::prefetch_shared;
+
 /// The interval between two freezes of one backend. In memory only; on disk a version is always a [`CheckpointId`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Epoch(pub(crate) u32);
@@ -72,6 +74,11 @@ impl Epochs {
         let (floor, in_use) = (CheckpointId::FIRST, BTreeMap::new());
         let table = Table { first: first.0, ids: VecDeque::new(), floor, in_use };
         Self { table: Arc::new(RwLock::new(table)) }
+    }
+
+    /// Asks for the table.
+    pub(crate) fn prefetch(&self) {
+        prefetch_shared(&self.table);
     }
 
     /// The epoch that has no id yet; `None` after 2³² − 1.

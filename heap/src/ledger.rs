@@ -12,6 +12,7 @@ use lowtide_format::CheckpointId;
 use crate::epochs::Epoch;
 use crate::origins::Origins;
 use crate::overlay::Rewrites;
+use crate::prefetch::prefetch_shared;
 
 /// So many freezes may pass before what they ask for is done, even if nothing changes.
 const CUTS_MAX: usize = 16;
@@ -36,6 +37,11 @@ pub(crate) struct Ledger {
 impl Ledger {
     pub(crate) fn new(origins: Origins) -> Self {
         Self { own: origins, shared: None, cuts: Vec::new() }
+    }
+
+    /// Asks for the labels where a freeze looks at them.
+    pub(crate) fn prefetch(&self) {
+        self.shared.iter().for_each(prefetch_shared);
     }
 
     /// The labels, to read.
@@ -69,7 +75,7 @@ impl Ledger {
         }
         let shared = match self.shared.take() {
             Some(shared) => shared,
-            None => Arc::new(std::mem::replace(&mut self.own, Origins::new(1))),
+            None => Arc::new(std::mem::replace(&mut self.own, Origins::elsewhere())),
         };
         self.shared = Some(Arc::clone(&shared));
         self.cuts.extend(cut);

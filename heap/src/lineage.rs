@@ -23,6 +23,7 @@ use smallvec::SmallVec;
 use crate::chain::{Chain, SegmentNumber};
 use crate::epochs::Epoch;
 use crate::origins::{Origin, Part};
+use crate::prefetch::prefetch_shared;
 
 /// Which checkpoints a trigger may name as the base.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -191,6 +192,11 @@ impl Lineage {
         let (rewrites, unsettled) = (RewriteEpochs::new(), RewriteEpochs::new());
         let node = Node { id, epoch, fate: Fate::Completed, rewrites, written };
         Self { mode, nodes: vec![node], floor: epoch, unsettled }
+    }
+
+    /// Asks for what a freeze looks at.
+    pub(crate) fn prefetch(&self) {
+        self.nodes.iter().for_each(|node| prefetch_shared(&node.written));
     }
 
     pub(crate) fn mode(&self) -> BaseMode {

@@ -2,6 +2,7 @@
 //! freeze.
 
 mod amortised;
+mod aside_tests;
 mod batches;
 mod every_history;
 mod fault_tests;

@@ -82,6 +82,18 @@ impl Origins {
         }
     }
 
+    /// What stands for labels that are elsewhere: takes no memory.
+    pub(crate) fn elsewhere() -> Self {
+        Self {
+            origins: Vec::new(),
+            counts: Vec::new(),
+            parts: 1,
+            intervals: Vec::new(),
+            unused: Vec::new(),
+            witnesses: Vec::new(),
+        }
+    }
+
     /// What a label means.
     #[inline]
     pub(crate) fn get(&self, label: Label) -> Option<&Origin> {
@@ -125,24 +137,17 @@ impl Origins {
     /// Counts one entry less.
     #[inline]
     pub(crate) fn disappear(&mut self, label: Label, part: Part) {
-        self.subtract(label, part, 1);
-    }
-
-    /// Counts so many entries less under a label.
-    #[inline]
-    fn subtract(&mut self, label: Label, part: Part, entries: u32) {
         if let Some(count) = self.count_mut(label, part) {
-            debug_assert!(*count >= entries, "H2: label {} counts too few entries", label.0);
-            *count = count.saturating_sub(entries);
+            debug_assert!(*count > 0, "H2: label {} counts one entry too few", label.0);
+            *count = count.saturating_sub(1);
         }
     }
 
-    /// Counts the first changes of so many entries, one or none, in the interval `now`.
+    /// Counts the first change of an entry in the interval `now`.
     #[inline]
-    pub(crate) fn change(&mut self, old: Label, part: Part, now: Epoch, entries: u32) {
-        self.subtract(old, part, entries);
-        let label = self.now(now);
-        self.add(label, part, entries);
+    pub(crate) fn change(&mut self, old: Label, part: Part, now: Epoch) {
+        self.disappear(old, part);
+        self.appear(part, now);
     }
 
     /// The label of the running interval, which gets one with its first change.
@@ -246,7 +251,10 @@ impl Origins {
 
     /// Moves so many entries from one label to another.
     pub(crate) fn transfer(&mut self, (from, to): (Label, Label), part: Part, entries: u32) {
-        self.subtract(from, part, entries);
+        if let Some(count) = self.count_mut(from, part) {
+            debug_assert!(*count >= entries, "H2: label {} counts too few entries to move", from.0);
+            *count = count.saturating_sub(entries);
+        }
         self.add(to, part, entries);
     }
 

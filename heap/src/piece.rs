@@ -27,7 +27,7 @@ use crate::handover::Stamp;
 use crate::origins::{Label, Origins, Part};
 use crate::overlay::{MarkedBy, Marks, Rewrites, marked_by, set_of};
 use crate::pages::Pages;
-use crate::prefetch::prefetch;
+use crate::prefetch::{prefetch, prefetch_address};
 use crate::removals::{Removal, RemovalLog};
 use crate::turn::Turn;
 
@@ -92,16 +92,18 @@ pub(crate) struct Labelling<'a> {
     pub(crate) part: Part,
 }
 
-/// One table and what stands beside it. What reads and most writes need lies in one cache line.
+/// One table and what stands beside it. What reads and most writes need lies in the first cache lines.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Piece<K, N, V> {
     table: HashTable<Slot<K, N, V>, Pages>,
+    /// Where the table's control bytes begin, only to ask for them early; 0 until there is an entry.
+    controls: usize,
+    beside: Beside,
     /// The interval in which the changed bits beside the entries were set.
     interval: Epoch,
     /// How many bits of the hash all keys here share.
     depth: u32,
-    beside: Beside,
     /// Buckets changed up to an epoch, and after the one before.
     older: SmallVec<[(Epoch, Bitmap); 1]>,
     removals: RemovalLog<K, N>,
@@ -125,6 +127,7 @@ impl<K, N, V> Piece<K, N, V> {
         let buckets = table.num_buckets();
         Self {
             table,
+            controls: 0,
             beside: Beside::new(buckets),
             interval,
             older: SmallVec::new(),
@@ -147,6 +150,26 @@ impl<K, N, V> Piece<K, N, V> {
     #[inline]
     pub(crate) fn find_bucket(&self, hash: u64, is_it: impl FnMut(&Slot<K, N, V>) -> bool) -> Option<usize> {
         self.table.find_bucket_index(table_hash(hash), is_it)
+    }
+
+    /// Asks for the control bytes at which the search for a hash begins.
+    #[inline]
+    pub(crate) fn prefetch_controls(&self, hash: u64) {
+        let begin = table_hash(hash) as usize & (self.table.num_buckets() - 1);
+        prefetch_address(self.controls + begin);
+    }
+
+    /// Puts a slot into the table, which has room; returns its bucket.
+    #[inline]
+    fn place(&mut self, hash: u64, slot: Slot<K, N, V>) -> usize {
+        let entry = self.table.insert_unique(table_hash(hash), slot, |_| table_hash(hash));
+        let bucket = entry.bucket_index();
+        if self.controls == 0 {
+            // hashbrown lays the slots out downwards from the control bytes.
+            let slot = std::ptr::from_ref(entry.get()).addr();
+            self.controls = slot + (bucket + 1) * size_of::<Slot<K, N, V>>();
+        }
+        bucket
     }
 
     /// The first bucket whose byte agrees with a hash: probably its entry's. Touches no slot.
@@ -173,6 +196,12 @@ impl<K, N, V> Piece<K, N, V> {
     #[inline]
     pub(crate) fn slot_mut(&mut self, bucket: usize) -> Option<&mut Slot<K, N, V>> {
         self.table.get_bucket_mut(bucket)
+    }
+
+    /// Whether an entry has changed in the interval that is running here.
+    #[inline]
+    pub(crate) fn is_changed(&self, bucket: usize) -> bool {
+        self.beside.is_changed(bucket)
     }
 
     pub(crate) fn iter(&self) -> hashbrown::hash_table::Iter<'_, Slot<K, N, V>> {
@@ -331,11 +360,10 @@ impl<K, N, V> Piece<K, N, V> {
     /// Marks a bucket before its entry changes.
     #[inline]
     pub(crate) fn mark(&mut self, bucket: usize, accounts: &mut Accounts<'_>) {
-        let Some((mut label, first)) = self.beside.change(bucket) else { return };
-        if !self.marks.is_empty() && first != 0 {
-            label = self.lose_marks(bucket, accounts);
+        if let Some(label) = self.beside.change(bucket) {
+            let old = if self.marks.is_empty() { label } else { self.lose_marks(bucket, accounts) };
+            accounts.origins.change(old, accounts.part, accounts.turn.interval);
         }
-        accounts.origins.change(label, accounts.part, accounts.turn.interval, first);
     }
 
     /// Adds an entry that is not there; the table has room.
@@ -347,8 +375,7 @@ impl<K, N, V> Piece<K, N, V> {
         accounts: &mut Accounts<'_>,
     ) {
         debug_assert!(!self.is_full(), "H8: an insertion into a full table");
-        let entry = self.table.insert_unique(table_hash(hash), slot, |_| table_hash(hash));
-        let bucket = entry.bucket_index();
+        let bucket = self.place(hash, slot);
         self.beside.set(bucket, Label::NEW, born);
         self.beside.change(bucket);
         accounts.origins.appear(accounts.part, accounts.turn.interval);
@@ -356,8 +383,7 @@ impl<K, N, V> Piece<K, N, V> {
 
     /// Adds a restored entry that is not there; the table has room. The caller counts it.
     pub(crate) fn insert_restored(&mut self, hash: u64, slot: Slot<K, N, V>, origin: &LoadedOrigin) {
-        let entry = self.table.insert_unique(table_hash(hash), slot, |_| table_hash(hash));
-        let bucket = entry.bucket_index();
+        let bucket = self.place(hash, slot);
         self.beside.set(bucket, origin.label, origin.born);
         for epoch in &origin.marks {
             if let Some(set) = set_of(&mut self.marks, *epoch) {

@@ -12,6 +12,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use crate::chain::{SegmentNumber, StateIndex};
+use crate::prefetch::prefetch_shared;
 
 /// The places of one segment's entries in one shard.
 #[derive(Clone, Debug, Default)]
@@ -84,6 +85,11 @@ pub(crate) struct Places {
 }
 
 impl Places {
+    /// Asks for the index.
+    pub(crate) fn prefetch(&self) {
+        prefetch_shared(&self.segments);
+    }
+
     /// The segments whose entries can be found, ascending; those that `is_listed` does not know are forgotten.
     pub(crate) fn indexed(&self, is_listed: impl Fn(SegmentNumber) -> bool) -> Vec<SegmentNumber> {
         let mut segments = self.segments.lock();

@@ -10,15 +10,42 @@
     reason = "batches of look-ups and updates at 10 M entries gain a fifth, see benches/README.md"
 )]
 
+use std::sync::Arc;
+
+/// How much memory one request is for: a cache line.
+const LINE_BYTES: usize = 64;
+
 /// Asks for the memory where a value begins. Where there is no such instruction, does nothing.
 #[inline]
 pub(crate) fn prefetch<T>(place: &T) {
+    prefetch_address(std::ptr::from_ref(place).addr());
+}
+
+/// Asks for all of a value, as far as it is not elsewhere.
+#[inline]
+pub(crate) fn prefetch_whole<T: ?Sized>(place: &T) {
+    let start = std::ptr::from_ref(place).addr();
+    (0..size_of_val(place)).step_by(LINE_BYTES).for_each(|offset| prefetch_address(start + offset));
+}
+
+/// Asks for what is shared, and for the counts of those who share it.
+#[inline]
+pub(crate) fn prefetch_shared<T: ?Sized>(shared: &Arc<T>) {
+    let start = Arc::as_ptr(shared).cast::<u8>().addr();
+    prefetch_address(start);
+    // The counts are before it, two words, and what needs more than their alignment comes after a gap.
+    prefetch_address(start - align_of_val(&**shared).max(2 * size_of::<usize>()));
+}
+
+/// Asks for the memory at an address, whether there is any or not.
+#[inline]
+pub(crate) fn prefetch_address(address: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint that reads nothing and cannot fault; the address is that of a live value.
+    // SAFETY: a hint that reads nothing and cannot fault, whatever the address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast());
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::without_provenance(address));
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = place;
+    let _ = address;
 }

@@ -47,6 +47,15 @@ pub fn waited_nanos() -> u64 {
     text.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
+/// CPU nanoseconds of the calling thread, which waiting for a core does not lengthen.
+#[must_use]
+pub fn cpu_nanos() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes the time into the struct, which lives on.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// Writes to something larger than the caches, so that what was in them is gone.
 pub fn chill(cold: &mut [u8]) {
     cold.iter_mut().step_by(64).for_each(|byte| *byte = byte.wrapping_add(1));

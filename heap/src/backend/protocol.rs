@@ -13,6 +13,7 @@ use crate::handover::Stamp;
 use crate::lineage::{BaseFacts, ChainRewrites};
 use crate::map::FreezeFacts;
 use crate::overlay::{OutcomeSlot, RewriteStart};
+use crate::prefetch::{prefetch_shared, prefetch_whole};
 use crate::snapshot::{HeapSnapshot, SnapshotParts};
 
 impl HeapBackend {
@@ -25,6 +26,7 @@ impl HeapBackend {
     /// without one then. [`HeapError::IdNotAbove`], [`HeapError::BaseNotAllowed`], [`HeapError::TooManySnapshots`],
     /// [`HeapError::EpochsExhausted`], [`HeapError::OriginsExhausted`]. After an error nothing has changed.
     pub fn freeze(&mut self, request: FreezeRequest) -> Result<HeapSnapshot, HeapError> {
+        self.prefetch();
         let base = self.check_freeze(request)?;
         let epoch = self.turn.interval;
         let cuts = request.kind != FreezeKind::Savepoint;
@@ -80,6 +82,21 @@ impl HeapBackend {
             completed: Arc::clone(&self.completed),
             places: self.places.clone(),
         }))
+    }
+
+    /// Asks for what a freeze needs before the first of it is waited for: where the caches are cold, and a backend that is
+    /// busy with entries makes them so, a pause is little else than dozens of such waits.
+    fn prefetch(&self) {
+        self.states.iter().for_each(|state| prefetch_whole(&**state));
+        self.lineage.prefetch();
+        prefetch_shared(&self.open);
+        prefetch_shared(&self.segments);
+        prefetch_shared(&self.turn.counters);
+        prefetch_shared(&self.completed);
+        self.turn.epochs.prefetch();
+        self.places.prefetch();
+        self.policy.iter().for_each(prefetch_shared);
+        self.states.iter().for_each(|state| state.prefetch());
     }
 
     /// The trigger names a base: what that settles is settled.

@@ -32,7 +32,7 @@ struct Guesses {
 }
 
 impl<K, N, V> StateMap<K, N, V> {
-    /// The first two steps: everything but the slots, which are on their way, and what stands beside those that are
+    /// The steps up to the slots: everything but the slots, which are on their way, and what stands beside those that are
     /// `to_change`.
     #[inline]
     fn guess(&self, places: impl ExactSizeIterator<Item = Place>, to_change: bool) -> Guesses {
@@ -42,6 +42,11 @@ impl<K, N, V> StateMap<K, N, V> {
             let number = self.shards.number_of(place).map_or(NONE, |number| number as u32);
             self.shards.piece(number as usize).into_iter().for_each(prefetch);
             *guess = Guess { hash: place.hash, number, bucket: NONE };
+        }
+        for guess in all.iter().take(count) {
+            if let Some(piece) = self.shards.piece(guess.number as usize) {
+                piece.prefetch_controls(guess.hash);
+            }
         }
         for guess in all.iter_mut().take(count) {
             let piece = self.shards.piece(guess.number as usize);

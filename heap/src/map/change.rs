@@ -252,8 +252,10 @@ where
         turn: &'a Turn,
     ) -> Option<&'a mut Slot<K, N, V>> {
         let (piece, spot) = self.shards.free_piece(number, turn)?;
-        let (origins, part) = (self.origins.open(&self.rewrites), spot.part);
-        piece.mark(bucket, &mut Accounts { turn, origins, rewrites: &mut self.rewrites, part });
+        if !piece.is_changed(bucket) {
+            let (origins, part) = (self.origins.open(&self.rewrites), spot.part);
+            piece.mark(bucket, &mut Accounts { turn, origins, rewrites: &mut self.rewrites, part });
+        }
         piece.slot_mut(bucket)
     }
 

@@ -19,6 +19,7 @@ use crate::open::Open;
 use crate::origins::{Origins, Part};
 use crate::overlay::{RewriteStart, Rewrites};
 use crate::piece::Labelling;
+use crate::prefetch::prefetch_shared;
 use crate::turn::{Counters, Turn};
 
 /// How many records a writer encodes before it lets the owner at the piece again.
@@ -111,6 +112,16 @@ where
     N: Clone + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
+    /// Asks for what [`freeze`](Self::freeze) finds outside the map itself.
+    pub(crate) fn prefetch(&self) {
+        prefetch_shared(&self.descriptor);
+        prefetch_shared(&self.codecs);
+        prefetch_shared(&self.listings);
+        self.clears.prefetch();
+        self.origins.prefetch();
+        self.opens.iter().for_each(prefetch_shared);
+    }
+
     /// The synchronous phase: touches no entry and no shard.
     pub(crate) fn freeze(&mut self, facts: FreezeFacts<'_>, turn: &Turn) -> FrozenMap<K, N, V> {
         self.opens.retain(|open| !open.is_closed());

@@ -103,6 +103,8 @@ pub(crate) trait AnyState: Any + Send + Sync {
     fn len(&self) -> usize;
     fn origins_left(&self) -> usize;
     fn freeze(&mut self, facts: super::FreezeFacts<'_>, turn: &Turn) -> Box<dyn super::Frozen>;
+    /// Asks for what a freeze needs.
+    fn prefetch(&self);
     fn filling(&self, shard: usize, pieces: Arc<AtomicUsize>, turn: &Turn) -> Box<dyn AnyFilling>;
     /// Takes over what a [`filling`](Self::filling) of this state holds; one of other types is dropped.
     fn adopt(&mut self, filling: Box<dyn AnyFilling>, turn: &Turn);
@@ -155,6 +157,10 @@ where
 
     fn freeze(&mut self, facts: super::FreezeFacts<'_>, turn: &Turn) -> Box<dyn super::Frozen> {
         Box::new(self.freeze(facts, turn))
+    }
+
+    fn prefetch(&self) {
+        self.prefetch();
     }
 
     fn filling(&self, shard: usize, pieces: Arc<AtomicUsize>, turn: &Turn) -> Box<dyn AnyFilling> {

@@ -1,13 +1,10 @@
 //! Faults that systems of this kind really had, one test for each kind.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use lowtide_format::{CheckpointId, DecodeLimits, FormatError, RecordRef, SegmentReader};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use lowtide_format::{CheckpointId, DecodeLimits, SegmentReader};
 
-use super::harness::{All, Harness, Stored, id, options, write};
+use super::harness::{All, Harness, Stored, id, options, request, write};
 use crate::epochs::{Epoch, Epochs};
 use crate::handover::Clock;
 use crate::rewrite::{ChainStats, RewritePlan, RewritePolicy};
@@ -149,142 +146,6 @@ fn a_state_that_appears_while_a_snapshot_is_open_is_not_in_it() {
     let segments = write(&mut snapshot, &WriteOptions::default());
     assert_eq!(names(&segments[0].bytes), ["first", "second"]);
     assert_eq!(segments[0].summary.totals.puts, 1, "the new state in full, nothing else");
-}
-
-fn request(number: u64, base: Option<u64>) -> FreezeRequest {
-    FreezeRequest { id: id(number), base: base.map(id), kind: FreezeKind::Checkpoint }
-}
-
-static CLONES: AtomicU64 = AtomicU64::new(0);
-
-/// A value that counts its clones, and that cannot be cloned or written when it is told so.
-#[derive(Debug, PartialEq, Eq)]
-struct Fragile(u64);
-
-const NEVER_CLONED: u64 = 1_000;
-const NEVER_WRITTEN: u64 = 2_000;
-
-impl Clone for Fragile {
-    fn clone(&self) -> Self {
-        CLONES.fetch_add(1, Ordering::Relaxed);
-        assert!(self.0 != NEVER_CLONED, "this value cannot be cloned");
-        Self(self.0)
-    }
-}
-
-impl Serialize for Fragile {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        assert!(self.0 != NEVER_WRITTEN, "this value cannot be written");
-        serializer.serialize_u64(self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Fragile {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        u64::deserialize(deserializer).map(Self)
-    }
-}
-
-type Fragiles = crate::ValueState<u64, (), Fragile>;
-
-fn fragile(entries: u64) -> (HeapBackend, Fragiles) {
-    let mut backend = HeapBackend::new(options(8, BaseMode::Confirmed));
-    let state = backend.value_state("fragile").unwrap();
-    for key in 0..entries {
-        backend.state_mut(state).unwrap().put(key, Fragile(key)).unwrap();
-    }
-    (backend, state)
-}
-
-#[test]
-fn every_way_out_of_a_snapshot_lets_go_of_the_map() {
-    let ways: [fn(&mut HeapBackend, Fragiles); 5] = [
-        |backend, _| drop(backend.freeze(request(1, None)).unwrap()),
-        |backend, _| {
-            let mut snapshot = backend.freeze(request(1, None)).unwrap();
-            let options = WriteOptions { segment_bytes_max: 1, ..WriteOptions::default() };
-            let mut calls = 0;
-            let error = snapshot.write(&options, &mut |_| {
-                calls += 1;
-                if calls == 3 { Err("full".into()) } else { Ok(()) }
-            });
-            assert!(matches!(error, Err(HeapError::Sink { .. })), "{error:?}");
-        },
-        |backend, _| {
-            let mut snapshot = backend.freeze(request(1, None)).unwrap();
-            let options = WriteOptions::default();
-            options.cancel.cancel();
-            let error = snapshot.write(&options, &mut |_| Ok(()));
-            assert!(matches!(error, Err(HeapError::Cancelled)), "{error:?}");
-        },
-        |backend, state| {
-            backend.state_mut(state).unwrap().put(5, Fragile(NEVER_WRITTEN)).unwrap();
-            let mut snapshot = backend.freeze(request(1, None)).unwrap();
-            let panicked = catch_unwind(AssertUnwindSafe(|| write(&mut snapshot, &WriteOptions::default())));
-            assert!(panicked.is_err());
-        },
-        |backend, _| {
-            let mut snapshot = backend.freeze(request(1, None)).unwrap();
-            write(&mut snapshot, &WriteOptions::default());
-            assert!(matches!(snapshot.finish(Vec::new()), Err(HeapError::FilesMismatch { .. })));
-        },
-    ];
-    for way in ways {
-        let (mut backend, state) = fragile(200);
-        way(&mut backend, state);
-        assert_eq!(backend.figures().live_snapshots, 0);
-        assert_eq!(backend.figures().records_held, 0);
-        let before = backend.figures().records_set_aside;
-        for key in 0..200 {
-            assert!(backend.state_mut(state).unwrap().update(&key, |value| value.0 += 1));
-        }
-        assert_eq!(backend.figures().records_set_aside, before, "nobody wants the old values");
-        backend.check_invariants();
-    }
-}
-
-#[test]
-fn an_open_snapshot_holds_one_old_value_of_each_entry_however_often_it_changes() {
-    let mut harness = harness();
-    (0..500).for_each(|key| harness.put(key, key));
-    harness.freeze(None, FreezeKind::Checkpoint).unwrap();
-    for _ in 0..2 {
-        (0..500).for_each(|key| harness.update(key, 1));
-    }
-    assert_eq!(harness.backend.figures().records_held, 500);
-    assert_eq!(harness.backend.figures().records_set_aside, 500);
-    harness.finish(0);
-    assert_eq!(harness.backend.figures().records_held, 0);
-}
-
-#[test]
-fn a_snapshot_that_is_never_released_holds_no_later_values() {
-    let mut harness = harness();
-    (0..100).for_each(|key| harness.put(key, key));
-    harness.checkpoint(None);
-    harness.freeze(None, FreezeKind::Savepoint).unwrap();
-    for number in 3..60 {
-        (0..100).for_each(|key| harness.update(key, 1));
-        let base = if number == 3 { 1 } else { number - 1 };
-        let at = harness.pending.len();
-        harness.freeze(Some(base), FreezeKind::Checkpoint).unwrap();
-        harness.finish(at);
-        harness.backend.completed(id(number));
-        assert!(harness.backend.figures().records_held <= 100);
-    }
-    harness.finish(0);
-}
-
-#[test]
-fn two_snapshots_that_want_the_same_value_share_it() {
-    let mut harness = harness();
-    (0..300).for_each(|key| harness.put(key, key));
-    harness.freeze(None, FreezeKind::Checkpoint).unwrap();
-    harness.freeze(None, FreezeKind::Savepoint).unwrap();
-    (0..300).for_each(|key| harness.update(key, 1));
-    assert_eq!(harness.backend.figures().records_set_aside, 300);
-    harness.finish(0);
-    harness.finish(0);
 }
 
 #[test]
@@ -435,37 +296,6 @@ fn a_key_that_is_changed_and_removed_after_a_pending_rewrite_does_not_come_back(
     let third = harness.checkpoint(Some(2));
     assert_eq!(wrote(third), (0, 1, 0));
     assert_eq!(chain(third), [(2, 1), (3, 1)]);
-}
-
-#[test]
-fn a_value_whose_clone_panics_leaves_map_and_snapshot_whole() {
-    for keys in [20, 200] {
-        let (mut backend, state) = fragile(keys);
-        backend.state_mut(state).unwrap().put(7, Fragile(NEVER_CLONED)).unwrap();
-        let mut snapshot = backend.freeze(request(1, None)).unwrap();
-        let mut panics = 0;
-        for key in 0..keys {
-            let updated = catch_unwind(AssertUnwindSafe(|| {
-                backend.state_mut(state).unwrap().update(&key, |value| value.0 += 1)
-            }));
-            panics += u64::from(updated.is_err());
-        }
-        assert!(panics > 0, "the frozen value was cloned");
-        backend.check_invariants();
-        assert_eq!(backend.state(state).unwrap().get(&7), Some(&Fragile(NEVER_CLONED)));
-        let segments = write(&mut snapshot, &WriteOptions::default());
-        let mut values = 0;
-        for segment in &segments {
-            let reader = SegmentReader::open(&segment.bytes, DecodeLimits::default()).unwrap();
-            let groups = lowtide_format::KeyGroupSet::from(backend.range());
-            let count = |_: &lowtide_format::Run, record: RecordRef<'_>| {
-                values += u64::from(matches!(record, RecordRef::Put { .. }));
-                Ok::<(), FormatError>(())
-            };
-            reader.visit(&segment.bytes, &groups, count).unwrap();
-        }
-        assert_eq!(values, keys, "each frozen entry once");
-    }
 }
 
 #[test]

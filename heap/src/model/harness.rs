@@ -47,6 +47,11 @@ pub(super) struct Harness {
     pub(super) next_id: u64,
 }
 
+/// The request for an incremental checkpoint.
+pub(super) fn request(number: u64, base: Option<u64>) -> FreezeRequest {
+    FreezeRequest { id: id(number), base: base.map(id), kind: FreezeKind::Checkpoint }
+}
+
 pub(super) fn options(key_groups: u16, base_mode: BaseMode) -> HeapOptions {
     let key_groups = KeyGroupCount::new(key_groups).unwrap();
     HeapOptions { key_groups, range: key_groups.all(), base_mode }

@@ -14,7 +14,9 @@ use crate::prefetch::prefetch;
 
 /// Label, birth and changed bit of each bucket of a piece.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Beside {
+    /// First, so that it is in the piece's first cache line.
     by_bucket: PagedVec<Tag>,
     /// A bit for each sixty-fourth of the buckets that may hold a changed one.
     regions: u64,
@@ -67,18 +69,13 @@ impl Beside {
         self.by_bucket.get(bucket).is_some_and(|tag| tag.is_changed())
     }
 
-    /// Notes that an entry changes; returns its label, and 1 if that is its first change in the running interval, or
-    /// else 0. `None` if there is no such bucket.
-    ///
-    /// Which it is cannot be foretold and is known late, when the tag has come from memory. So nothing branches on it:
-    /// a wrong guess would throw away the work on the updates after it.
+    /// Notes that an entry changes; its label if that is its first change in the running interval.
     #[inline]
-    pub(crate) fn change(&mut self, bucket: usize) -> Option<(Label, u32)> {
-        let tag = self.by_bucket.get_mut(bucket)?;
-        let first = u32::from(!tag.is_changed());
+    pub(crate) fn change(&mut self, bucket: usize) -> Option<Label> {
+        let tag = self.by_bucket.get_mut(bucket).filter(|tag| !tag.is_changed())?;
         tag.birth |= CHANGED;
         self.regions |= 1 << (bucket >> self.region_bits);
-        Some((tag.label, first))
+        Some(tag.label)
     }
 
     /// Takes the note of a change back; tells whether there was one.
@@ -207,8 +204,8 @@ mod tests {
             (0..buckets).for_each(|bucket| beside.set(bucket, Label(1), Epoch(bucket as u32)));
             let changed: Vec<usize> = (0..buckets).filter(|bucket| bucket % 37 == 3).collect();
             for bucket in &changed {
-                assert_eq!(beside.change(*bucket), Some((Label(1), 1)));
-                assert_eq!(beside.change(*bucket), Some((Label(1), 0)), "a change noted twice");
+                assert_eq!(beside.change(*bucket), Some(Label(1)));
+                assert_eq!(beside.change(*bucket), None, "a change noted twice");
             }
             let (gone, stay) = changed.split_first().unwrap();
             assert!(beside.forget_change(*gone) && !beside.forget_change(*gone));

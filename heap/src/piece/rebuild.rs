@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Piece, Slot, buckets_max, table_hash};
+use super::{Piece, Slot, buckets_max};
 use crate::bitmap::Bitmap;
 use crate::epochs::Epoch;
 use crate::owed::Gate;
@@ -91,9 +91,8 @@ impl<K, N, V> Piece<K, N, V> {
         let (piece, owing) = target;
         let Ok(entry) = self.table.get_bucket_entry(bucket) else { return };
         let (slot, _) = entry.remove();
-        let rehash = |_: &Slot<K, N, V>| table_hash(hash);
         debug_assert!(!piece.is_full(), "H8: a piece is rebuilt with too little room");
-        let new_bucket = piece.table.insert_unique(table_hash(hash), slot, rehash).bucket_index();
+        let new_bucket = piece.place(hash, slot);
         piece.beside.set(new_bucket, label, born);
         if self.beside.is_changed(bucket) {
             piece.beside.change(new_bucket);

@@ -14,7 +14,7 @@ use lowtide_heap::WriteOptions;
 use super::Scale;
 use super::access::Ours;
 use crate::kinds::Numbers;
-use crate::measure::{below, median, now, timed};
+use crate::measure::{below, cpu_nanos, median, now, timed};
 use crate::record::Record;
 
 const BATCH: u64 = 1_000;
@@ -143,14 +143,6 @@ fn print_histogram(what: &str, singles: &Histogram<u64>) {
             .detail(format!("{} operations", singles.len()))
             .print();
     }
-}
-
-/// CPU nanoseconds of the calling thread, which waiting for a core does not lengthen.
-fn cpu_nanos() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes the time into the struct, which lives on.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// The slowest of many operations, by the CPU clock of the thread and by the wall.
