@@ -77,21 +77,27 @@ impl Bitmap {
 
     /// The numbers, ascending.
     pub(crate) fn ones(&self) -> impl Iterator<Item = usize> + '_ {
-        let words = self.words.iter().enumerate();
-        words.flat_map(|(index, &word)| ones_of(word).map(move |bit| index * WORD_BITS + bit))
+        self.ones_from(0)
+    }
+
+    /// The numbers that are at least `from`, ascending.
+    pub(crate) fn ones_from(&self, from: usize) -> impl Iterator<Item = usize> + '_ {
+        let first = from / WORD_BITS;
+        let words = self.words.iter().enumerate().skip(first);
+        words.flat_map(move |(index, &word)| {
+            let word = if index == first { word & u64::MAX << (from % WORD_BITS) } else { word };
+            ones_of(word).map(move |bit| index * WORD_BITS + bit)
+        })
     }
 
     /// The first number that is at least `from`.
     pub(crate) fn next_from(&self, from: usize) -> Option<usize> {
-        let index = from / WORD_BITS;
-        let first = self.words.get(index)? & (u64::MAX << (from % WORD_BITS));
-        if first != 0 {
-            return Some(index * WORD_BITS + first.trailing_zeros() as usize);
-        }
-        let rest = self.words.iter().enumerate().skip(index + 1);
-        rest.filter(|(_, word)| **word != 0)
-            .map(|(index, word)| index * WORD_BITS + word.trailing_zeros() as usize)
-            .next()
+        self.ones_from(from).next()
+    }
+
+    /// A set from its words: number `i` is bit `i % 64` of word `i / 64`.
+    pub(crate) fn from_words(words: Vec<u64>) -> Self {
+        Self { words }
     }
 
     /// Bytes of memory beside the struct itself.
@@ -160,9 +166,9 @@ impl DrainSet {
         Some(first)
     }
 
-    /// The numbers that are left.
-    pub(crate) fn bits(&self) -> &Bitmap {
-        &self.bits
+    /// The numbers, ascending.
+    pub(crate) fn ones(&self) -> impl Iterator<Item = usize> + '_ {
+        self.bits.ones_from(self.from)
     }
 }
 
@@ -211,6 +217,7 @@ mod tests {
             prop_assert!(bits.ones().eq(model.iter().copied()));
             for from in 0..310 {
                 prop_assert_eq!(bits.next_from(from), model.range(from..).next().copied());
+                prop_assert!(bits.ones_from(from).eq(model.range(from..).copied()));
                 prop_assert_eq!(bits.contains(from), model.contains(&from));
             }
         }
@@ -236,7 +243,7 @@ mod tests {
                 }
                 prop_assert_eq!((set.len(), set.is_empty()), (model.len(), model.is_empty()));
                 prop_assert_eq!(set.contains(bit), model.contains(&bit));
-                prop_assert!(set.bits().ones().eq(model.iter().copied()));
+                prop_assert!(set.ones().eq(model.iter().copied()));
             }
         }
     }

@@ -14,6 +14,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::bitmap::{Bitmap, DrainSet};
 use crate::epochs::Epoch;
 use crate::handover::{OwnerGuard, Stamp};
@@ -36,6 +38,9 @@ const PAID_AT_ONCE_MAX: usize = 4;
 const PAID_AHEAD: usize = 16;
 #[cfg(test)]
 const PAID_AHEAD: usize = 1;
+
+/// How many entries are asked for at a time.
+const TOGETHER: usize = 16;
 
 /// Larger slots are not copied ahead.
 const PAID_AHEAD_BYTES_MAX: usize = 128;
@@ -276,12 +281,18 @@ impl<K: Clone, N: Clone, V: Clone> Gate<K, N, V> {
         };
         // The usual case, with one look for where to keep them.
         let Some(mut kept) = owed.open.kept(site.shard) else { return };
-        let before = kept.len();
-        for _ in 0..records {
-            let Some(bucket) = owed.puts.first() else { break };
-            // A clone that panics must leave the entry owed.
-            kept.extend(Self::copy_of(piece, bucket, view).map(Kept::Alone));
-            owed.puts.remove(bucket);
+        let (before, mut left) = (kept.len(), records);
+        while left > 0 && !owed.puts.is_empty() {
+            let mut buckets: SmallVec<[usize; TOGETHER]> = SmallVec::new();
+            buckets.extend(owed.puts.ones().take(left.min(TOGETHER)));
+            // All before the first is needed, so that the waits for memory overlap.
+            buckets.iter().for_each(|bucket| piece.prefetch(*bucket, true));
+            for bucket in &buckets {
+                // A clone that panics must leave the entry owed.
+                kept.extend(Self::copy_of(piece, *bucket, view).map(Kept::Alone));
+                owed.puts.remove(*bucket);
+            }
+            left -= buckets.len();
         }
         site.counters.add_set_aside((kept.len() - before) as u64);
     }
@@ -315,11 +326,14 @@ pub(crate) fn touch<K: Clone, N: Clone, V: Clone>(
     let free_through: Stamp = guard.free_through();
     let (piece, gate) = guard.parts();
     gate.owed.retain(|owed| !owed.open.is_closed());
+    // First, so that what changed in the interval is looked for once, and united with nothing yet.
+    let begun = piece.end_interval(accounts.turn, accounts.origins);
     for open in opens.iter().filter(|open| open.stamp > free_through && !open.is_closed()) {
         gate.owed_to(piece, open);
     }
-    let begun = !piece.is_current(accounts.turn);
-    piece.begin_interval(accounts.turn, accounts.origins, needed_after(opens, accounts.turn));
+    if begun {
+        piece.unite_older(accounts.turn, needed_after(opens, accounts.turn));
+    }
     if !accounts.rewrites.is_empty() || !gate.marks.is_empty() || !piece.marks().is_empty() {
         let oldest = opens.iter().filter(|open| !open.is_closed()).map(|open| open.stamp).min();
         piece.take_marks(gate.take_marks(), accounts, oldest);

@@ -251,7 +251,7 @@ impl<K, N, V> Piece<K, N, V> {
     pub(crate) fn changed_around(&self, epoch: Epoch, base: Epoch) -> Bitmap {
         let mut bits = Bitmap::with_room(self.buckets());
         if self.interval > base {
-            self.beside.add_changed_to(&mut bits);
+            bits.union_with(&self.beside.changed());
         }
         self.older.iter().filter(|(of, _)| *of > epoch).for_each(|(_, set)| bits.union_with(set));
         bits
@@ -322,29 +322,28 @@ impl<K, N, V> Piece<K, N, V> {
     pub(crate) fn changed_after(&self, base: Epoch) -> Bitmap {
         let mut bits = Bitmap::with_room(self.buckets());
         if self.interval > base {
-            self.beside.add_changed_to(&mut bits);
+            bits.union_with(&self.beside.changed());
         }
         self.older.iter().filter(|(epoch, _)| *epoch > base).for_each(|(_, set)| bits.union_with(set));
         bits
     }
 
-    /// Whether the running interval has been begun here.
-    #[inline]
-    pub(crate) fn is_current(&self, turn: &Turn) -> bool {
-        self.interval == turn.interval
-    }
-
-    /// Ends the interval that was running here: its changes get its label and become the newest of the older sets.
-    ///
-    /// Sets up to `needed` are dropped. An open snapshot that writes entries again needs those after its base even
-    /// if no base can be that old any more: they tell what changed since its freeze.
-    pub(crate) fn begin_interval(&mut self, turn: &Turn, origins: &Origins, needed: Epoch) {
-        if self.is_current(turn) {
-            return;
+    /// Ends the interval that was running here, if another has begun since: its changes get its label and become the
+    /// newest of the older sets. Tells whether it did.
+    pub(crate) fn end_interval(&mut self, turn: &Turn, origins: &Origins) -> bool {
+        if self.interval == turn.interval {
+            return false;
         }
         let changed = self.beside.end_interval(|| origins.of_interval(self.interval));
         self.older.extend(changed.map(|changed| (self.interval, changed)));
         self.interval = turn.interval;
+        true
+    }
+
+    /// Drops the older sets up to `needed`, and unites those that no base parts. An open snapshot that writes entries
+    /// again needs those after its base even if no base can be that old any more: they tell what changed since its
+    /// freeze.
+    pub(crate) fn unite_older(&mut self, turn: &Turn, needed: Epoch) {
         self.older.retain(|(epoch, _)| *epoch > needed);
         self.older.dedup_by(|newer, older| {
             // `dedup_by` drops its first argument, the later one, if told so.
@@ -427,8 +426,7 @@ impl<K, N, V> Piece<K, N, V> {
     pub(crate) fn check_invariants(&self) {
         let occupied = self.occupied();
         let within = |set: &Bitmap| set.ones().all(|bucket| occupied.contains(bucket));
-        let mut changed = Bitmap::default();
-        self.beside.add_changed_to(&mut changed);
+        let changed = self.beside.changed();
         assert!(within(&changed), "H8: a changed bit at an empty bucket");
         assert!(self.older.iter().all(|(_, set)| within(set)), "H8: an older bit at an empty bucket");
         assert!(self.older.is_sorted_by(|a, b| a.0 < b.0), "H9: older sets out of order");

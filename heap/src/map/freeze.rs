@@ -167,7 +167,7 @@ impl<K, N, V> FrozenMap<K, N, V> {
         let view = Labelling { origins: &self.origins, rewrites: &self.rewrites, part };
         let mut buckets = [0; BATCH];
         let mut found = 0;
-        for (place, bucket) in buckets.iter_mut().zip(owed.puts.bits().ones()) {
+        for (place, bucket) in buckets.iter_mut().zip(owed.puts.ones()) {
             debug_assert!(piece.slot(bucket).is_some(), "H11: an empty bucket is owed");
             *place = bucket;
             found += 1;

@@ -7,7 +7,7 @@
 //! stands with the label because the first change of an entry needs both: one wait for memory instead of two.
 
 use super::Label;
-use crate::bitmap::{Bitmap, ones_of};
+use crate::bitmap::Bitmap;
 use crate::epochs::Epoch;
 use crate::pages::{PagedVec, Pages};
 use crate::prefetch::prefetch;
@@ -33,6 +33,9 @@ struct Tag {
     birth: u16,
 }
 
+/// Buckets of a word of a set.
+const BITS: usize = u64::BITS as usize;
+
 /// The entry has changed in the running interval.
 const CHANGED: u16 = 1 << 15;
 /// Numbers of births are below this.
@@ -53,8 +56,7 @@ impl Beside {
     pub(crate) fn new(buckets: usize) -> Self {
         let mut by_bucket = PagedVec::with_capacity_in(buckets, Pages);
         by_bucket.resize(buckets, Tag { label: Label::NEW, birth: 0 });
-        let region_bits =
-            buckets.next_power_of_two().trailing_zeros().saturating_sub(u64::BITS.trailing_zeros());
+        let region_bits = buckets.next_power_of_two().trailing_zeros().saturating_sub(BITS.trailing_zeros());
         Self { by_bucket, regions: 0, region_bits, births: Vec::new() }
     }
 
@@ -84,33 +86,40 @@ impl Beside {
         tag.map(|tag| tag.birth &= !CHANGED).is_some()
     }
 
-    /// Adds the buckets of the entries that have changed in the running interval. O(buckets of their regions).
-    pub(crate) fn add_changed_to(&self, bits: &mut Bitmap) {
-        for region in ones_of(self.regions) {
-            let first = region << self.region_bits;
-            let tags = self.by_bucket.iter().enumerate().skip(first).take(1 << self.region_bits);
-            tags.filter(|(_, tag)| tag.is_changed()).for_each(|(bucket, _)| {
-                bits.insert(bucket);
-            });
+    /// The buckets of the entries that have changed in the running interval. O(buckets of their regions).
+    pub(crate) fn changed(&self) -> Bitmap {
+        if self.regions == 0 {
+            return Bitmap::default();
         }
+        let word = |(index, tags): (usize, &[Tag])| {
+            let region = (index * BITS) >> self.region_bits;
+            let whole_word_of_none =
+                self.region_bits >= BITS.trailing_zeros() && self.regions >> region & 1 == 0;
+            if whole_word_of_none {
+                return 0;
+            }
+            // Without a branch for each tag, which the next one would often gainsay.
+            let bits = tags.iter().enumerate().map(|(bit, tag)| u64::from(tag.is_changed()) << bit);
+            bits.fold(0, |word, bit| word | bit)
+        };
+        Bitmap::from_words(self.by_bucket.chunks(BITS).enumerate().map(word).collect())
     }
 
     /// Ends the running interval: the entries that have changed in it get its label. Returns their buckets; `None` if
     /// there are none. O(buckets of their regions).
     pub(crate) fn end_interval(&mut self, label: impl Fn() -> Label) -> Option<Bitmap> {
-        let regions = std::mem::take(&mut self.regions);
-        let room = self.by_bucket.len();
-        let mut ended: Option<(Label, Bitmap)> = None;
-        for region in ones_of(regions) {
-            let first = region << self.region_bits;
-            let tags = self.by_bucket.iter_mut().enumerate().skip(first).take(1 << self.region_bits);
-            for (bucket, tag) in tags.filter(|(_, tag)| tag.is_changed()) {
-                let (label, bits) = ended.get_or_insert_with(|| (label(), Bitmap::with_room(room)));
-                *tag = Tag { label: *label, birth: tag.birth & !CHANGED };
-                bits.insert(bucket);
+        let changed = self.changed();
+        self.regions = 0;
+        if changed.is_empty() {
+            return None;
+        }
+        let label = label();
+        for bucket in changed.ones() {
+            if let Some(tag) = self.by_bucket.get_mut(bucket) {
+                *tag = Tag { label, birth: tag.birth & !CHANGED };
             }
         }
-        ended.map(|(_, bits)| bits)
+        Some(changed)
     }
 
     #[inline]
@@ -209,9 +218,7 @@ mod tests {
             }
             let (gone, stay) = changed.split_first().unwrap();
             assert!(beside.forget_change(*gone) && !beside.forget_change(*gone));
-            let mut bits = Bitmap::default();
-            beside.add_changed_to(&mut bits);
-            assert!(bits.ones().eq(stay.iter().copied()));
+            assert!(beside.changed().ones().eq(stay.iter().copied()));
             let ended = beside.end_interval(|| Label(2));
             assert_eq!(ended.map(|bits| bits.ones().collect()), (!stay.is_empty()).then(|| stay.to_vec()));
             for bucket in 0..buckets {
