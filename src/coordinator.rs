@@ -206,8 +206,7 @@ impl Coordinator {
         if self.machine.is_publishing(id) {
             return self.end_attempt(id, reason, now).await;
         }
-        let aborted = self.machine.abort(id, reason);
-        self.untold.extend(aborted);
+        self.untold.extend(self.machine.abort(id, reason));
         Ok(())
     }
 

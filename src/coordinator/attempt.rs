@@ -186,8 +186,7 @@ impl Coordinator {
 
     /// The publish did not happen.
     fn give_up(&mut self, id: CheckpointId, reason: AbortReason) {
-        let aborted = self.machine.abort(id, reason);
-        self.untold.extend(aborted);
+        self.untold.extend(self.machine.abort(id, reason));
         self.forget_ended_attempts();
     }
 
