@@ -120,6 +120,13 @@ fn table_hash(hash: u64) -> u64 {
     hash.rotate_left(20)
 }
 
+/// Where the control bytes of the table begin that has a slot in a bucket: hashbrown lays slots out downwards from there.
+/// For requests only.
+#[inline]
+fn controls_of<K, N, V>(slot: &Slot<K, N, V>, bucket: usize) -> usize {
+    std::ptr::from_ref(slot).addr() + (bucket + 1) * size_of::<Slot<K, N, V>>()
+}
+
 impl<K, N, V> Piece<K, N, V> {
     /// An empty piece with room for `capacity` entries.
     pub(crate) fn new(capacity: usize, depth: u32, interval: Epoch) -> Self {
@@ -164,11 +171,7 @@ impl<K, N, V> Piece<K, N, V> {
     fn place(&mut self, hash: u64, slot: Slot<K, N, V>) -> usize {
         let entry = self.table.insert_unique(table_hash(hash), slot, |_| table_hash(hash));
         let bucket = entry.bucket_index();
-        if self.controls == 0 {
-            // hashbrown lays the slots out downwards from the control bytes.
-            let slot = std::ptr::from_ref(entry.get()).addr();
-            self.controls = slot + (bucket + 1) * size_of::<Slot<K, N, V>>();
-        }
+        self.controls = controls_of(entry.get(), bucket);
         bucket
     }
 

@@ -2,7 +2,7 @@
 
 use hashbrown::hash_table::{Entry, VacantEntry};
 
-use super::{Beside, Piece, Slot, table_hash};
+use super::{Beside, Piece, Slot, controls_of, table_hash};
 use crate::epochs::Epoch;
 use crate::origins::Label;
 use crate::pages::Pages;
@@ -11,6 +11,7 @@ use crate::pages::Pages;
 pub(crate) struct Vacancy<'a, K, N, V> {
     place: VacantEntry<'a, Slot<K, N, V>, Pages>,
     beside: &'a mut Beside,
+    controls: &'a mut usize,
 }
 
 impl<K, N, V> Piece<K, N, V> {
@@ -24,7 +25,9 @@ impl<K, N, V> Piece<K, N, V> {
         debug_assert!(!self.is_full(), "H8: an insertion into a full table");
         match self.table.entry(table_hash(hash), is_it, |_| table_hash(hash)) {
             Entry::Occupied(_) => None,
-            Entry::Vacant(place) => Some(Vacancy { place, beside: &mut self.beside }),
+            Entry::Vacant(place) => {
+                Some(Vacancy { place, beside: &mut self.beside, controls: &mut self.controls })
+            }
         }
     }
 }
@@ -33,7 +36,9 @@ impl<K, N, V> Vacancy<'_, K, N, V> {
     /// Puts a restored entry there. The caller counts it.
     #[inline]
     pub(crate) fn fill(self, slot: Slot<K, N, V>, label: Label, born: Epoch) {
-        let bucket = self.place.insert(slot).bucket_index();
+        let entry = self.place.insert(slot);
+        let bucket = entry.bucket_index();
+        *self.controls = controls_of(entry.get(), bucket);
         self.beside.set(bucket, label, born);
     }
 }
