@@ -2,22 +2,15 @@
 //! how many objects a directory keeps.
 
 use std::cell::Cell;
-use std::sync::Arc;
 
-use lowtide::fault::{FaultClass, FaultMode, FaultOperation, FaultPlan, FaultStore, Faults, PowerCut};
+use lowtide::fault::{FaultClass, FaultMode, FaultOperation, FaultPlan, PowerCut};
 use lowtide::{CheckpointKind, ErrorKind, Job, ObjectClass, ObjectName, Retention, Store};
 use lowtide_format::StoreOptions;
 
-use crate::support::{TextJob, run};
+use crate::support::{TextJob, faulty, run};
 
 /// The step that completes an upload of five parts, the first being its creation.
 const COMPLETION: u64 = 7;
-
-fn faulty(store: &Store) -> (Store, Faults) {
-    let faults = Faults::new();
-    let wrapped = store.clone().wrapped(|inner| Arc::new(FaultStore::with_faults(inner, faults.clone())));
-    (wrapped, faults)
-}
 
 fn builder() -> lowtide::JobBuilder {
     Job::builder("a").key_groups(8).retained(Retention::newest(2).unwrap())

@@ -3,17 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use lowtide::fault::{FaultClass, FaultMode, FaultOperation, FaultPlan, FaultStore, Faults};
+use lowtide::fault::{FaultClass, FaultMode, FaultOperation, FaultPlan, Faults};
 use lowtide::heap::rewrite::{BoundedRewriting, RewriteBudget};
 use lowtide::{BaseMode, CheckpointId, CheckpointKind, ErrorKind, HeapSettings, Job, ObjectClass, Store};
 use lowtide_format::StoreOptions;
 
-use crate::support::{TextJob, map_of, run};
+use crate::support::{self, TextJob, map_of, run};
 
 fn faulty(options: StoreOptions) -> (Store, Faults) {
-    let faults = Faults::new();
-    let wrap = |inner| Arc::new(FaultStore::with_faults(inner, faults.clone())) as Arc<_>;
-    (Store::memory().wrapped(wrap).with_options(options), faults)
+    let (store, faults) = support::faulty(&Store::memory());
+    (store.with_options(options), faults)
 }
 
 /// The data objects that are stored, and those that the kept checkpoints list.

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use lowtide::fault::{FaultClass, FaultMode, FaultOperation, FaultPlan, FaultStore, Faults};
+use lowtide::fault::{FaultClass, FaultMode, FaultOperation, FaultPlan};
 use lowtide::{
     CheckpointId, CheckpointKind, Claim, CountingStore, ErrorKind, HeapSettings, Job, JobOptions,
     ObjectClass, ObjectName, OnDamage, RestoreFrom, Retention, Store, ValueState, verify,
 };
 
-use crate::support::{TextJob, map_of, run};
+use crate::support::{TextJob, faulty, map_of, run};
 
 fn id(number: u64) -> CheckpointId {
     CheckpointId::new(number).unwrap()
@@ -146,9 +146,7 @@ fn verify_finds_every_damaged_file_and_passes_what_is_sound() {
 #[test]
 fn a_restore_of_a_directory_that_cannot_be_read_is_an_error_and_no_empty_start() {
     run(async {
-        let faults = Faults::new();
-        let wrap = |inner| Arc::new(FaultStore::with_faults(inner, faults.clone())) as Arc<_>;
-        let store = Store::memory().wrapped(wrap);
+        let (store, faults) = faulty(&Store::memory());
         drop(two_checkpoints(&store).await);
         for operation in [FaultOperation::List, FaultOperation::Get] {
             let plan = FaultPlan::first(operation, FaultMode::Before);
@@ -165,9 +163,7 @@ fn a_restore_of_a_directory_that_cannot_be_read_is_an_error_and_no_empty_start()
 #[test]
 fn a_store_that_does_not_answer_is_no_damage_to_fall_back_from() {
     run(async {
-        let faults = Faults::new();
-        let wrap = |inner| Arc::new(FaultStore::with_faults(inner, faults.clone())) as Arc<_>;
-        let store = Store::memory().wrapped(wrap);
+        let (store, faults) = faulty(&Store::memory());
         drop(two_checkpoints(&store).await);
         let failing = async |times, on_damage| {
             let plan = FaultPlan::first(FaultOperation::Get, FaultMode::Before);
@@ -214,13 +210,11 @@ fn a_damaged_member_of_the_sequence_is_corrupt_and_only_a_fallback_without_claim
 /// A restore that stands still at its first data object while the job it reads from completes two checkpoints, keeps
 /// one, and deletes the rest.
 async fn restore_overtaken(wanted: Option<CheckpointId>) -> lowtide::Result<TextJob> {
-    let faults = Faults::new();
     let truth = Store::memory();
     let mut job = TextJob::of(Job::builder("j").key_groups(8).create(&truth).await?);
     job.put("a", "1");
     job.job.checkpoint(CheckpointKind::Checkpoint).await?;
-    let shared = faults.clone();
-    let store = truth.wrapped(move |inner| Arc::new(FaultStore::with_faults(inner, shared)) as Arc<_>);
+    let (store, faults) = faulty(&truth);
     let plan = FaultPlan::first(FaultOperation::Get, FaultMode::Pause);
     faults.plan(FaultPlan { class: FaultClass::Data, ..plan });
     let from = RestoreFrom { checkpoint: wanted, ..RestoreFrom::latest("j") };

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
-use lowtide::fault::{FaultClass, FaultMode, FaultOperation, FaultPlan, FaultStore, Faults};
+use lowtide::fault::{FaultClass, FaultMode, FaultOperation, FaultPlan};
 use lowtide::{
     CheckpointId, CheckpointKind, CountingStore, Job, JobBuilder, ObjectClass, RestoreFrom, Retention, Store,
     read_published,
 };
 
-use crate::support::{TextJob, run};
+use crate::support::{TextJob, faulty, run};
 
 fn id(number: u64) -> CheckpointId {
     CheckpointId::new(number).unwrap()
@@ -33,9 +33,7 @@ fn what_may_be_trimmed_advances_by_a_verified_publish_and_by_nothing_else() {
         for class in [FaultClass::Publish, FaultClass::Data] {
             run(async {
                 let truth = Store::memory();
-                let faults = Faults::new();
-                let wrap = |inner| Arc::new(FaultStore::with_faults(inner, faults.clone())) as Arc<_>;
-                let store = truth.clone().wrapped(wrap);
+                let (store, faults) = faulty(&truth);
                 let mut job = TextJob::of(builder(2).create(&store).await.unwrap());
                 assert_eq!(job.job.lowest_retained(), None, "nothing may be trimmed before a checkpoint");
                 for number in 1..=3 {
@@ -80,9 +78,7 @@ fn what_may_be_trimmed_advances_by_a_verified_publish_and_by_nothing_else() {
 fn savepoints_and_refused_changes_of_retention_trim_nothing() {
     run(async {
         let truth = Store::memory();
-        let faults = Faults::new();
-        let wrap = |inner| Arc::new(FaultStore::with_faults(inner, faults.clone())) as Arc<_>;
-        let store = truth.clone().wrapped(wrap);
+        let (store, faults) = faulty(&truth);
         let mut job = TextJob::of(builder(3).create(&store).await.unwrap());
         job.put("k", "0");
         job.job.checkpoint(CheckpointKind::Savepoint).await.unwrap();

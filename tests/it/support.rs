@@ -2,12 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::Arc;
 
+use lowtide::fault::{FaultStore, Faults};
 use lowtide::{Job, Store, ValueState};
 
 /// Runs a test's future on a runtime of its own.
 pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+/// The same store with faults in between.
+pub(crate) fn faulty(store: &Store) -> (Store, Faults) {
+    let faults = Faults::new();
+    let wrapped = store.clone().wrapped(|inner| Arc::new(FaultStore::with_faults(inner, faults.clone())));
+    (wrapped, faults)
 }
 
 /// A job of text keys and values in the void namespace, with its state `s`.
