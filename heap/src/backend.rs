@@ -347,7 +347,7 @@ impl HeapBackend {
     }
 }
 
-fn check_codecs(stored: &StateDescriptor, asked: &StateDescriptor) -> Result<(), HeapError> {
+pub(crate) fn check_codecs(stored: &StateDescriptor, asked: &StateDescriptor) -> Result<(), HeapError> {
     let name = &stored.name;
     let parts = [
         ("key", &stored.key, &asked.key),

@@ -150,6 +150,44 @@ pub enum HeapError {
         /// The element handed in.
         found: CheckpointId,
     },
+    /// An element was handed in that the readers of the restore were not told of.
+    #[error(
+        "an element of {found} came for {key_group}, of which the reader was not told; tell it of all elements"
+    )]
+    ElementUnexpected {
+        /// The element handed in.
+        found: CheckpointId,
+        /// A key group that more elements list than were told.
+        key_group: KeyGroup,
+    },
+    /// A reader is asked for after elements came, or a second time.
+    #[error(
+        "the restore of {checkpoint} has begun or has a reader; take one before the first element and clone it"
+    )]
+    ReaderTooLate {
+        /// The checkpoint that is restored.
+        checkpoint: CheckpointId,
+    },
+    /// A key group is read that is not restored yet; wait for it.
+    #[error("{key_group} of {checkpoint} is not restored yet; wait until it is ready")]
+    NotReady {
+        /// The key group.
+        key_group: KeyGroup,
+        /// The checkpoint that is restored.
+        checkpoint: CheckpointId,
+    },
+    /// A reader is used after the restore has finished; use the backend.
+    #[error("{checkpoint} is restored; read from the backend")]
+    RestoreFinished {
+        /// The checkpoint that was restored.
+        checkpoint: CheckpointId,
+    },
+    /// A reader is used after the restore failed or was dropped; restore again.
+    #[error("the restore of {checkpoint} failed or was dropped; restore again and take a new reader")]
+    RestoreAbandoned {
+        /// The checkpoint that was being restored.
+        checkpoint: CheckpointId,
+    },
 }
 
 impl From<FormatError> for HeapError {
@@ -194,6 +232,12 @@ pub enum HeapErrorKind {
     Cancelled,
     /// The receiver of segments failed: its own error is the source.
     Sink,
+    /// The key group is not restored yet: wait for it.
+    NotReady,
+    /// All is restored: use the backend.
+    Restored,
+    /// The restore ended without a backend: restore again.
+    Abandoned,
 }
 
 impl HeapError {
@@ -209,6 +253,9 @@ impl HeapError {
             Self::StateTypeMismatch { .. } | Self::StateTypesDiffer { .. } => HeapErrorKind::Incompatible,
             Self::Cancelled => HeapErrorKind::Cancelled,
             Self::Sink { .. } => HeapErrorKind::Sink,
+            Self::NotReady { .. } => HeapErrorKind::NotReady,
+            Self::RestoreFinished { .. } => HeapErrorKind::Restored,
+            Self::RestoreAbandoned { .. } => HeapErrorKind::Abandoned,
             Self::Record { source, .. } | Self::Segment { source } => match source.kind() {
                 lowtide_format::FormatErrorKind::Corrupt => HeapErrorKind::Corrupt,
                 lowtide_format::FormatErrorKind::Incompatible => HeapErrorKind::Incompatible,
@@ -223,7 +270,9 @@ impl HeapError {
             | Self::ForeignKey { .. }
             | Self::FilesMismatch { .. }
             | Self::WrongStep { .. }
-            | Self::ElementOrder { .. } => HeapErrorKind::InvalidArgument,
+            | Self::ElementOrder { .. }
+            | Self::ElementUnexpected { .. }
+            | Self::ReaderTooLate { .. } => HeapErrorKind::InvalidArgument,
         }
     }
 }

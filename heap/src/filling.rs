@@ -90,13 +90,22 @@ pub(crate) struct Filled<K, N, V> {
 }
 
 /// A [`Filling`] of any types.
-pub(crate) trait AnyFilling: Send {
+pub(crate) trait AnyFilling: Any + Send + Sync {
     /// Makes room for so many entries, if there is none yet; more may come.
     fn reserve(&mut self, entries: usize, limits: DecodeLimits);
     /// Adds the records of a run.
     fn fill(&mut self, run: &mut FillRun<'_>) -> Result<(), HeapError>;
     fn len(&self) -> usize;
+    fn descriptor(&self) -> &StateDescriptor;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+impl dyn AnyFilling {
+    /// The filling as one of these types; `None` if its types are others.
+    pub(crate) fn of_types<K: 'static, N: 'static, V: 'static>(&self) -> Option<&Filling<K, N, V>> {
+        let any: &dyn Any = self;
+        any.downcast_ref()
+    }
 }
 
 impl<K, N, V> AnyFilling for Filling<K, N, V>
@@ -118,6 +127,10 @@ where
 
     fn len(&self) -> usize {
         self.len()
+    }
+
+    fn descriptor(&self) -> &StateDescriptor {
+        &self.parts.descriptor
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
@@ -151,6 +164,16 @@ impl<K, N, V> Filling<K, N, V> {
 
     fn len(&self) -> usize {
         self.entries + self.labelled.1 as usize
+    }
+
+    /// The entry of a hash that `is_it`.
+    pub(crate) fn find(
+        &self,
+        hash: u64,
+        is_it: impl FnMut(&Slot<K, N, V>) -> bool,
+    ) -> Option<&Slot<K, N, V>> {
+        let number = self.directory.find_alone(hash)?;
+        self.pieces.get(number)?.find(hash, is_it)
     }
 
     fn reserve(&mut self, entries: usize) {

@@ -48,7 +48,7 @@ pub use backend::{FreezeKind, FreezeRequest, HeapBackend, HeapFigures, HeapOptio
 pub use encode::Antimatter;
 pub use error::{HeapError, HeapErrorKind};
 pub use lineage::BaseMode;
-pub use restore::{ElementBlocks, HeapRestore, RestoredFile};
+pub use restore::{ElementBlocks, HeapRestore, RestoreReader, RestoredFile, RestoringState, WhenReady};
 pub use snapshot::{
     Acknowledgement, CancelToken, HeapSnapshot, SegmentSink, WriteOptions, WriteReport, WrittenSegment,
 };

@@ -10,10 +10,13 @@
 //!
 //! - H16. A restored entry's home is the element that held its record, and the restored checkpoint is the first base:
 //!   the next checkpoint is a delta.
+//! - H19. A key group is ready once no element to come lists it, and nothing is added to it from then on.
 
 mod element;
 mod ids;
+mod reader;
 mod scope;
+mod served;
 mod walk;
 
 use std::sync::Arc;
@@ -29,11 +32,13 @@ use crate::state::ValueState;
 use element::Opened;
 use ids::Numbering;
 use scope::ClearIndex;
+use served::{End, Served};
 use walk::{Expected, ShardFilling, Walk};
 
 pub use element::ElementBlocks;
 pub(crate) use element::RunTally;
 pub(crate) use ids::RunIds;
+pub use reader::{RestoreReader, RestoringState, WhenReady};
 pub(crate) use scope::RunScope;
 
 /// One element of a chain that is being restored.
@@ -44,6 +49,17 @@ pub struct RestoredFile {
     /// The key groups for which the element is listed. Others in the segment are passed over, and so are those that
     /// the new backend does not hold.
     pub key_groups: KeyGroupSet,
+}
+
+/// The key groups that are restored. Readers end with it, and keep none of them in memory.
+#[derive(Debug)]
+struct Serving(Arc<Served>);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.end(End::Abandoned);
+        self.0.take().for_each(drop);
+    }
 }
 
 /// Builds a backend from a chain.
@@ -59,8 +75,9 @@ pub struct HeapRestore {
     /// From the newest to the oldest.
     elements: Vec<Opened>,
     clears: ClearIndex,
-    /// By key group.
-    shards: Vec<ShardFilling>,
+    served: Serving,
+    /// By key group, how many elements to come list it; `None` if nobody was told.
+    to_come: Option<Vec<u32>>,
     /// How many pieces each state has.
     pieces: Vec<Arc<AtomicUsize>>,
     expected: Option<Expected>,
@@ -77,7 +94,8 @@ impl HeapRestore {
             limits,
             elements: Vec::new(),
             clears: ClearIndex::default(),
-            shards: (0..options.range.len()).map(|_| ShardFilling::default()).collect(),
+            served: Serving(Arc::new(Served::new(options, id, limits))),
+            to_come: None,
             pieces: Vec::new(),
             expected: None,
             completed: Vec::new(),
@@ -88,6 +106,38 @@ impl HeapRestore {
     /// is known: a bound on age counts them. Without it those count that wrote an element.
     pub fn completed(&mut self, completed: &[CheckpointId]) {
         self.completed.extend_from_slice(completed);
+    }
+
+    /// A reader of the key groups that are ready while others are still to come; `to_come` are the key groups for which
+    /// each element is listed that will be handed in, in any order.
+    ///
+    /// A key group that none of them lists is ready at once, every other when the last of those that list it has been
+    /// taken, also while the call that brings it still fills others. O(elements · key groups).
+    ///
+    /// # Errors
+    ///
+    /// [`HeapError::ReaderTooLate`] after the first element, and for a second reader: clone the first one.
+    pub fn reader<'k>(
+        &mut self,
+        to_come: impl IntoIterator<Item = &'k KeyGroupSet>,
+    ) -> Result<RestoreReader, HeapError> {
+        if self.to_come.is_some() || !self.elements.is_empty() {
+            return Err(HeapError::ReaderTooLate { checkpoint: self.id });
+        }
+        let served = &self.served.0;
+        let own = KeyGroupSet::from(served.range);
+        let mut counts = vec![0_u32; served.len()];
+        for key_groups in to_come {
+            for key_group in key_groups.intersect(&own).iter() {
+                if let Some(count) = counts.get_mut(served.shard_of(key_group)?) {
+                    *count += 1;
+                }
+            }
+        }
+        let ready = counts.iter().enumerate().filter(|(_, count)| **count == 0);
+        ready.for_each(|(shard, _)| served.mark_ready(shard));
+        self.to_come = Some(counts);
+        Ok(RestoreReader::new(Arc::clone(served)))
     }
 
     /// Tells about how many entries there will be, in how many states, so that tables are made as large as they will
@@ -125,7 +175,7 @@ impl HeapRestore {
 
     fn check_unread(&mut self, name: &str) -> Result<(), HeapError> {
         match self.numbering.backend().index_of_untyped(name) {
-            Some(state) if self.shards.iter().any(|shard| shard.has(state)) => {
+            Some(state) if self.served.0.each(|shard| shard.has(state)).any(|has| has) => {
                 Err(HeapError::StateRead { name: name.to_owned() })
             }
             _ => Ok(()),
@@ -140,20 +190,30 @@ impl HeapRestore {
     ///
     /// # Errors
     ///
-    /// [`HeapError::ElementOrder`]; [`HeapError::StateTypeMismatch`] if a state was opened with other types;
+    /// [`HeapError::ElementOrder`]; [`HeapError::ElementUnexpected`] if a [`reader`](Self::reader) was not told of an element;
+    /// [`HeapError::StateTypeMismatch`] if a state was opened with other types;
     /// [`HeapError::Segment`] for a damaged block or record and [`HeapError::Record`] for a part that is no encoding of
     /// its type, both naming the object. The restore is of no use after an error: drop it.
     pub fn elements(&mut self, elements: &[ElementBlocks<'_>]) -> Result<(), HeapError> {
+        let taken = self.take(elements);
+        if taken.is_err() {
+            self.served.0.end(End::Abandoned);
+        }
+        taken
+    }
+
+    fn take(&mut self, elements: &[ElementBlocks<'_>]) -> Result<(), HeapError> {
         let first = self.elements.len();
         for element in elements {
             let opened = Opened::new(self, &element.file, element.reader.footer());
             let opened = opened.map_err(|error| error.in_object(element.object()))?;
             let facts = &opened.facts;
+            self.count_down(&opened)?;
             facts.clears.iter().for_each(|fact| self.clears.add(facts.checkpoint, fact));
             self.announce(element, &opened);
             self.elements.push(opened);
         }
-        let Self { numbering, limits, elements: all, clears, shards, expected, .. } = self;
+        let Self { numbering, limits, elements: all, clears, served, to_come, expected, .. } = self;
         let range = numbering.backend().range();
         let opened = all.get_mut(first..).unwrap_or_default();
         let share = |all: Expected| {
@@ -168,8 +228,10 @@ impl HeapRestore {
             limits: *limits,
             first_group: range.start(),
             expected: expected.map(share),
+            served: &served.0,
+            to_come: to_come.as_deref(),
         };
-        let tallies = walk.run(shards)?;
+        let tallies = walk.run()?;
         for (opened, tally) in opened.iter_mut().zip(tallies) {
             opened.live_puts = tally.live_puts;
             opened.facts.tombstones = tally.tombstones;
@@ -190,7 +252,7 @@ impl HeapRestore {
     /// Entries so far.
     #[must_use]
     pub fn entries(&self) -> u64 {
-        self.shards.iter().map(|shard| shard.entries() as u64).sum()
+        self.served.0.each(|shard| shard.entries() as u64).sum()
     }
 
     /// Live puts of each element so far, from the newest to the oldest.
@@ -202,12 +264,15 @@ impl HeapRestore {
     ///
     /// # Panics
     ///
-    /// If the counts of entries and of live records disagree (C2).
+    /// If the counts of entries and of live records disagree (C2), or an element of which a reader was told did not come
+    /// (H19).
     #[must_use]
     pub fn finish(self) -> HeapBackend {
-        let Self { numbering, id, elements, completed, shards, .. } = self;
+        let Self { numbering, id, elements, completed, served, to_come, .. } = self;
+        let all_came = to_come.iter().flatten().all(|elements| *elements == 0);
+        assert!(all_came, "H19: elements that a reader of {id} was told of did not come");
         let mut backend = numbering.into_backend();
-        for (state, filling) in shards.into_iter().flat_map(ShardFilling::into_states) {
+        for (state, filling) in served.0.take().flat_map(ShardFilling::into_states) {
             backend.adopt(state, filling);
         }
         let key_groups = KeyGroupSet::from(backend.range());
@@ -235,11 +300,24 @@ impl HeapRestore {
         let chain = Chain::next(&request);
         chain.check_invariants(Some(backend.figures().entries));
         backend.begin_life(chain, completed);
+        served.0.end(End::Restored);
         backend
     }
 }
 
 impl HeapRestore {
+    /// One element fewer is to come for its key groups.
+    fn count_down(&mut self, opened: &Opened) -> Result<(), HeapError> {
+        let Some(to_come) = &mut self.to_come else { return Ok(()) };
+        for key_group in opened.key_groups.iter() {
+            match to_come.get_mut(self.served.0.shard_of(key_group)?) {
+                Some(count) if *count > 0 => *count -= 1,
+                _ => return Err(HeapError::ElementUnexpected { found: opened.facts.checkpoint, key_group }),
+            }
+        }
+        Ok(())
+    }
+
     /// Tells the key groups of an element what will come.
     fn announce(&mut self, element: &ElementBlocks<'_>, opened: &Opened) {
         let backend = self.numbering.backend();
@@ -253,7 +331,7 @@ impl HeapRestore {
                 self.pieces.resize_with(usize::from(state.0) + 1, Arc::default);
             }
             let new = || backend.filling(state, shard, self.pieces.get(usize::from(state.0))?);
-            if let Some(shard) = self.shards.get_mut(shard) {
+            if let Some(mut shard) = self.served.0.fill(shard) {
                 shard.announce(state, run, new);
             }
         }

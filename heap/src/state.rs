@@ -76,7 +76,7 @@ fn entry_of<K, N, V>(slot: &Slot<K, N, V>) -> EntryRef<'_, K, N, V> {
 
 /// The hash of a namespace; that of the void one is known.
 #[inline]
-fn namespace_hash<N: Namespace>(namespace: &N) -> u64 {
+pub(crate) fn namespace_hash<N: Namespace>(namespace: &N) -> u64 {
     if TypeId::of::<N>() == TypeId::of::<()>() { VOID_HASH } else { namespace.key_hash() }
 }
 

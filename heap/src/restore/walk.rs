@@ -7,13 +7,15 @@
 //! every element, so a thread goes through the blocks of each element once, with one of them unpacked at a time; a block
 //! that two threads need is unpacked by both.
 
+use std::ops::Range;
+
 use lowtide_format::{Block, BlockDecoder, BlockEntry, DecodeLimits, FormatError, KeyGroup, Run};
-use rayon::iter::{IndexedParallelIterator, ParallelIterator};
-use rayon::slice::ParallelSliceMut;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use super::element::{ElementBlocks, Opened, RunTally};
 use super::ids::{Numbering, RunHome, RunIds};
 use super::scope::ClearIndex;
+use super::served::Served;
 use crate::chain::StateIndex;
 use crate::error::HeapError;
 use crate::filling::{AnyFilling, FillRun};
@@ -105,6 +107,12 @@ impl ShardFilling {
         Some(&mut *of_state.filling)
     }
 
+    /// The entries of the state of that name, if a run of it was announced.
+    pub(super) fn named(&self, name: &str) -> Option<&dyn AnyFilling> {
+        let fillings = self.of_states.iter().flatten().map(|of_state| &*of_state.filling);
+        fillings.into_iter().find(|filling| filling.descriptor().name == name)
+    }
+
     pub(super) fn into_states(self) -> impl Iterator<Item = (StateIndex, Box<dyn AnyFilling>)> {
         let states = self.of_states.into_iter().enumerate();
         states.filter_map(|(index, of_state)| Some((StateIndex(index as u16), of_state?.filling)))
@@ -122,19 +130,24 @@ pub(super) struct Walk<'a> {
     pub(super) first_group: KeyGroup,
     /// How many entries a key group will have, if that is known.
     pub(super) expected: Option<Expected>,
+    pub(super) served: &'a Served,
+    /// By shard, how many elements will list it after these; `None` if nobody knows.
+    pub(super) to_come: Option<&'a [u32]>,
 }
 
 impl Walk<'_> {
     /// Takes all blocks; returns what was counted of each element.
-    pub(super) fn run(&self, shards: &mut [ShardFilling]) -> Result<Vec<RunTally>, HeapError> {
+    pub(super) fn run(&self) -> Result<Vec<RunTally>, HeapError> {
         let blocks = self.elements.iter().flat_map(|element| &element.blocks);
+        let shards = self.served.len();
         let bytes: usize = blocks.map(|(_, stored)| stored.len()).sum();
         if bytes < PARALLEL_BYTES_MIN {
-            return self.take_shards(0, shards);
+            return self.take_shards(0..shards);
         }
-        let share = shards.len().div_ceil(rayon::current_num_threads() * SHARES_PER_THREAD).max(1);
-        let shares = shards.par_chunks_mut(share).enumerate();
-        let tallies: Vec<_> = shares.map(|(at, shards)| self.take_shards(at * share, shards)).collect();
+        let share = shards.div_ceil(rayon::current_num_threads() * SHARES_PER_THREAD).max(1);
+        let shares = (0..shards.div_ceil(share)).into_par_iter();
+        let share_of = |at: usize| at * share..shards.min((at + 1) * share);
+        let tallies: Vec<_> = shares.map(|at| self.take_shards(share_of(at))).collect();
         let mut sums: Vec<RunTally> = self.elements.iter().map(|_| RunTally::default()).collect();
         // Of several errors that of the first key groups, whichever thread was faster.
         for tallies in tallies {
@@ -146,18 +159,28 @@ impl Walk<'_> {
         Ok(sums)
     }
 
-    /// Takes what belongs to some shards that follow each other from number `first` on.
-    fn take_shards(&self, first: usize, shards: &mut [ShardFilling]) -> Result<Vec<RunTally>, HeapError> {
-        let group = |at: usize| KeyGroup(self.first_group.0.saturating_add((first + at) as u16));
+    /// Takes what belongs to some shards that follow each other.
+    fn take_shards(&self, shards: Range<usize>) -> Result<Vec<RunTally>, HeapError> {
+        let group = |at: usize| KeyGroup(self.first_group.0.saturating_add(at as u16));
         let elements = self.elements.iter().zip(self.opened);
         let mut walks: Vec<(ElementWalk<'_>, RunTally)> = elements
-            .map(|(element, opened)| (ElementWalk::new(element, opened, group(0)), RunTally::default()))
+            .map(|(element, opened)| {
+                (ElementWalk::new(element, opened, group(shards.start)), RunTally::default())
+            })
             .collect();
-        for (at, shard) in shards.iter_mut().enumerate() {
+        for at in shards {
+            if self.served.is_ready(at) {
+                continue;
+            }
+            let Some(mut shard) = self.served.fill(at) else { continue };
             shard.reserve(self.expected, self.limits);
             for (walk, tally) in &mut walks {
-                let taken = self.take_runs(group(at), walk, tally, shard);
+                let taken = self.take_runs(group(at), walk, tally, &mut shard);
                 taken.map_err(|error| error.in_object(walk.element.object()))?;
+            }
+            drop(shard);
+            if self.to_come.is_some_and(|to_come| to_come.get(at) == Some(&0)) {
+                self.served.mark_ready(at);
             }
         }
         Ok(walks.into_iter().map(|(_, tally)| tally).collect())
