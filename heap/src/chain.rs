@@ -56,7 +56,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use lowtide_format::{CheckpointId, FileId, KeyGroupSet};
+use lowtide_format::{CheckpointId, FileId, KeyGroupRange, KeyGroupSet};
 
 pub use facts::{ClearFact, SegmentFacts, SegmentFile, SegmentNumber, StateIndex};
 pub use listing::{LivePuts, NextChain};
@@ -162,6 +162,13 @@ impl Chain {
             space.live_bytes += element.live_bytes();
         }
         space
+    }
+
+    /// Lists a segment for those of its key groups only that lie in a range, which all its records do: whoever restores
+    /// others need not read it, and knows the sooner that nothing is to come for them.
+    pub(crate) fn narrow(&mut self, segment: SegmentNumber, reach: KeyGroupRange) {
+        let own = self.elements.iter_mut().filter(|element| element.facts.number == segment);
+        own.for_each(|element| element.key_groups = element.key_groups.intersect(&KeyGroupSet::from(reach)));
     }
 
     /// Lists segments at other places: their bytes were copied there. Nothing else about them changes.

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use lowtide_format::{
-    CheckpointId, FileEntry, FileId, FinishedSegment, KeyGroupSet, SegmentOptions, SegmentSummary,
-    StateDescriptor,
+    CheckpointId, FileEntry, FileId, FinishedSegment, KeyGroupRange, KeyGroupSet, SegmentOptions,
+    SegmentSummary, StateDescriptor,
 };
 
 use crate::chain::{Chain, NextChain, SegmentFacts, SegmentFile, SegmentNumber};
@@ -165,6 +165,8 @@ pub(crate) struct SnapshotParts {
 /// What has been written so far.
 struct Output {
     facts: Vec<SegmentFacts>,
+    /// The key groups of each segment, from the first with a record to the last; `None` if it reaches all of them.
+    reach: Vec<Option<KeyGroupRange>>,
     summaries: Vec<SegmentSummary>,
     delta: Option<Home>,
     /// What was written again.
@@ -339,12 +341,16 @@ fn chain_of(parts: &SnapshotParts, output: &Output, files: &[FileEntry]) -> Resu
     });
     let moves = Moves::of(parts);
     let rewritten = output.again.as_ref().map(|again| moves.sources_of(again)).unwrap_or_default();
-    Ok(Chain::next(&NextChain {
+    let mut chain = Chain::next(&NextChain {
         id: parts.id,
         base: parts.base.as_ref().map(|base| &*base.written.chain),
         live: &moves.live_puts(),
         rewritten: &rewritten,
         new: &new.collect::<Vec<_>>(),
         key_groups: &KeyGroupSet::from(parts.layout.range),
-    }))
+    });
+    for (facts, reach) in output.facts.iter().zip(&output.reach) {
+        reach.iter().for_each(|reach| chain.narrow(facts.number, *reach));
+    }
+    Ok(chain)
 }

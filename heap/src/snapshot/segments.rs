@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use lowtide_format::{
-    CheckpointId, KeyGroup, RecordRun, RecordTotals, SegmentBuffers, SegmentWriter, StateDescriptor,
+    CheckpointId, KeyGroup, KeyGroupRange, RecordRun, RecordTotals, SegmentBuffers, SegmentWriter,
+    StateDescriptor,
 };
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
@@ -29,6 +30,8 @@ struct OpenSegment {
     tally: TombstoneTally,
     clears: Vec<ClearFact>,
     states: Vec<StateIndex>,
+    /// The first and the last key group with a record.
+    reach: Option<(KeyGroup, KeyGroup)>,
     /// Encoded bytes of its clears.
     clear_bytes: u64,
     /// Encoded bytes of its other records, before compression.
@@ -75,9 +78,9 @@ impl<'a, 's> SegmentSeries<'a, 's> {
         options: &'a WriteOptions,
         sink: &'a mut SegmentSink<'s>,
     ) -> Self {
-        let (facts, summaries, report) = (Vec::new(), Vec::new(), WriteReport::default());
-        let (budget_left, unmet) = (0, Vec::new());
-        let output = Output { facts, summaries, delta: None, again: None, budget_left, unmet, report };
+        let (facts, reach, summaries) = (Vec::new(), Vec::new(), Vec::new());
+        let (budget_left, unmet, report) = (0, Vec::new(), WriteReport::default());
+        let output = Output { facts, reach, summaries, delta: None, again: None, budget_left, unmet, report };
         let again = vec![SourceCounts::new(); parts.states.len()];
         let (of_parts, survivors) = (Vec::new(), Survivors::default());
         Self {
@@ -262,12 +265,15 @@ impl<'a, 's> SegmentSeries<'a, 's> {
     }
 
     fn close(&mut self, open: Option<OpenSegment>, cold: bool) -> Result<(), HeapError> {
-        let Some(OpenSegment { number, writer, tally, clears, states, clear_bytes, .. }) = open else {
+        let Some(OpenSegment { number, writer, tally, clears, states, reach, clear_bytes, .. }) = open else {
             return Ok(());
         };
         let finished = writer.finish()?;
         let summary = finished.summary;
         let totals = summary.totals;
+        // A clear reaches all key groups.
+        let reach = reach.filter(|_| clears.is_empty());
+        self.output.reach.push(reach.and_then(|(first, last)| KeyGroupRange::new(first, last)));
         self.output.facts.push(SegmentFacts {
             number,
             checkpoint: self.id(),
@@ -327,7 +333,16 @@ fn opened<'o>(
             let number = SegmentNumber(parts.segments.fetch_add(1, Ordering::Relaxed));
             let writer = SegmentWriter::with_buffers(parts.id, states, options.segment, buffers)?;
             let (tally, clears, states) = (TombstoneTally::new(), Vec::new(), Vec::new());
-            OpenSegment { number, writer, tally, clears, states, clear_bytes: 0, record_bytes: 0 }
+            OpenSegment {
+                number,
+                writer,
+                tally,
+                clears,
+                states,
+                reach: None,
+                clear_bytes: 0,
+                record_bytes: 0,
+            }
         }
     };
     Ok(slot.insert(open))
@@ -340,7 +355,7 @@ impl OpenSegment {
         run: &RecordRun,
     ) -> Result<(), HeapError> {
         self.writer.append(key_group, state.0, run)?;
-        self.count(state, run.len());
+        self.count((key_group, state), run.len());
         Ok(())
     }
 
@@ -352,7 +367,7 @@ impl OpenSegment {
     ) -> Result<RecordTotals, HeapError> {
         let before = run.len();
         let settled = self.writer.append_settled(key_group, state.0, run)?;
-        self.count(state, before - run.len());
+        self.count((key_group, state), before - run.len());
         Ok(settled)
     }
 
@@ -368,8 +383,10 @@ impl OpenSegment {
         Ok(totals)
     }
 
-    fn count(&mut self, state: StateIndex, bytes: usize) {
+    fn count(&mut self, (key_group, state): (KeyGroup, StateIndex), bytes: usize) {
         self.record_bytes += bytes as u64;
+        let first = self.reach.map_or(key_group, |(first, _)| first);
+        self.reach = Some((first, key_group));
         if let Err(at) = self.states.binary_search(&state) {
             self.states.insert(at, state);
         }

@@ -388,12 +388,15 @@ impl Model {
         let based = frozen.base.map(|base| self.subtasks[index].bases[&base].clone());
         let mut delta = SegmentRecords { id, puts: Vec::new(), tombstones: Vec::new(), clears: Vec::new() };
         let mut rewritten = 0;
+        let mut reached = Groups::new();
         let mut homes = BTreeMap::new();
         let new = self.segments.len();
         for (at, entry) in &frozen.entries {
             let put = Put { at: at.clone(), born: entry.born.min(id) };
             let unchanged = based.as_ref().filter(|(covered, _)| entry.changed <= *covered);
+            let group = key_group(&at.2, key_groups);
             let Some((_, part)) = unchanged else {
+                reached.insert(group);
                 delta.puts.push(put);
                 homes.insert(at.clone(), new);
                 continue;
@@ -407,6 +410,7 @@ impl Model {
                 Some(now) => {
                     now.written = Some(id);
                     rewritten += 1;
+                    reached.insert(group);
                     delta.puts.push(put);
                     homes.insert(at.clone(), new);
                 }
@@ -424,6 +428,7 @@ impl Model {
                 let absent = !frozen.entries.contains_key(at) && removal.at > *covered;
                 if absent && (always || (removal.oldest <= base && matter)) {
                     let Removal { oldest, newest, .. } = removal.clone();
+                    reached.insert(key_group(&at.2, key_groups));
                     delta.tombstones.push(Tombstone { at: at.clone(), oldest, newest });
                 }
             }
@@ -439,6 +444,9 @@ impl Model {
             }
             elements.clone_from(&part.elements);
         }
+        // A segment is listed from its first key group to its last, with clears for all.
+        let reach = reached.first().zip(reached.last()).into_iter().flat_map(|(first, last)| *first..=*last);
+        let groups = if delta.clears.is_empty() { reach.collect() } else { groups };
         let empty = delta.puts.is_empty() && delta.tombstones.is_empty() && delta.clears.is_empty();
         if !empty {
             self.segments.push(delta);

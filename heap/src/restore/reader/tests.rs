@@ -444,6 +444,33 @@ fn threads_read_the_same_while_elements_are_taken() {
 }
 
 #[test]
+fn the_segments_of_a_cut_checkpoint_are_listed_for_what_they_reach_and_are_ready_one_by_one() {
+    let mut writer = HeapBackend::new(options(count().all()));
+    let state = writer.value_state::<u64, (), u64>("numbers").unwrap();
+    (0..KEYS).for_each(|key| assert!(writer.state_mut(state).unwrap().put(key, key).unwrap()));
+    let write = WriteOptions { segment_bytes_max: 1, ..WriteOptions::default() };
+    let mut chain = Source::default().checkpoint_as(&mut writer, (id(1), None), &write);
+    chain.reverse();
+    let listed: Vec<u32> = chain.iter().map(|(file, _)| file.key_groups.len()).collect();
+    assert_eq!(listed, [1; GROUPS as usize], "each key group is a part of its own");
+    let mut restore = HeapRestore::new(options(count().all()), id(1), DecodeLimits::default());
+    let reader = restore.reader(chain.iter().map(|(file, _)| &file.key_groups)).unwrap();
+    for (ready, (file, bytes)) in chain.iter().enumerate() {
+        assert_eq!(count().all().iter().filter(|group| reader.is_ready(*group)).count(), ready);
+        restore.segment(file.clone(), bytes).unwrap();
+    }
+    assert_eq!(restore.finish().figures().entries, KEYS);
+
+    // A clear is about every key group, whatever the puts beside it reach.
+    let mut state = writer.state_mut(state).unwrap();
+    state.clear();
+    state.put(1, 1).unwrap();
+    let cleared = Source::default().checkpoint(&mut writer, id(2), Some(id(1)));
+    let newest = cleared.iter().find(|(file, _)| checkpoint_of(file) == id(2)).unwrap();
+    assert_eq!(newest.0.key_groups, KeyGroupSet::from(count().all()));
+}
+
+#[test]
 fn other_types_and_keys_of_other_subtasks_are_refused_and_an_unknown_state_is_empty() {
     let source = Source::new();
     for typed in [true, false] {
