@@ -36,6 +36,10 @@ pub enum ErrorKind {
     Cancelled,
     /// A configured limit is reached.
     LimitExceeded,
+    /// The key group is not restored yet: wait for it.
+    NotReady,
+    /// All is restored: use the job.
+    Restored,
 }
 
 impl ErrorKind {
@@ -54,6 +58,8 @@ impl ErrorKind {
             Self::Aborted => "aborted",
             Self::Cancelled => "cancelled",
             Self::LimitExceeded => "limit-exceeded",
+            Self::NotReady => "not-ready",
+            Self::Restored => "restored",
         }
     }
 }

@@ -94,7 +94,8 @@ pub use lowtide_heap::{Antimatter, CancelToken, HeapBackend};
 pub use lowtide_lsm as lsm;
 pub use lowtide_registry::{Holder, Retention};
 pub use restore::{
-    FetchedSegment, PlannedFile, ProgressSink, ReadOptions, RestorePlan, RestoreProgress, RestoreSource,
+    FetchedSegment, PlannedFile, ProgressSink, ReadOptions, RestorePlan, RestoreProgress, RestoreReader,
+    RestoreSource, RestoredValue, RestoringState,
 };
 pub use sweep::{SweepMode, SweepOptions, SweepReport, sweep_directory};
 pub use verify::{Verification, verify};

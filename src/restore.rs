@@ -4,9 +4,12 @@
 //! checkpoint (`job`), who owns it then (`coordinator`).
 
 mod plan;
+mod reader;
 mod shared;
 mod source;
 
 pub use plan::{PlannedFile, RestorePlan};
+pub(crate) use reader::Readers;
+pub use reader::{RestoreReader, RestoredValue, RestoringState};
 pub(crate) use source::check_summary;
 pub use source::{FetchedSegment, ProgressSink, ReadOptions, RestoreProgress, RestoreSource};

@@ -211,7 +211,9 @@ impl From<HeapError> for Error {
             HeapErrorKind::LimitReached => ErrorKind::LimitExceeded,
             HeapErrorKind::Incompatible => ErrorKind::Incompatible,
             HeapErrorKind::Corrupt => ErrorKind::Corrupt,
-            HeapErrorKind::Cancelled => ErrorKind::Cancelled,
+            HeapErrorKind::Cancelled | HeapErrorKind::Abandoned => ErrorKind::Cancelled,
+            HeapErrorKind::NotReady => ErrorKind::NotReady,
+            HeapErrorKind::Restored => ErrorKind::Restored,
             _ => ErrorKind::InvalidArgument,
         };
         // What is wrong with a record or a segment, and in which object, is said by the cause.

@@ -9,7 +9,7 @@ use crate::backend::Backend;
 use crate::clock::{Clock, SystemClock, UploadIdSource};
 use crate::coordinator::{BaseMode, Cleanup};
 use crate::error::{Error, Result};
-use crate::restore::ReadOptions;
+use crate::restore::{ReadOptions, Readers, RestoreReader};
 use lowtide_registry::Retention;
 
 /// When objects that nothing needs any more are deleted.
@@ -108,6 +108,7 @@ pub struct JobBuilder<B: Backend = HeapBackend> {
     pub(super) options: JobOptions<B>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) uploads: UploadIdSource,
+    pub(super) readers: Option<Readers>,
 }
 
 impl<B: Backend> JobBuilder<B> {
@@ -119,7 +120,14 @@ impl<B: Backend> JobBuilder<B> {
             options: JobOptions::default(),
             clock: Arc::new(SystemClock::default()),
             uploads: UploadIdSource::random(),
+            readers: None,
         }
+    }
+
+    /// A reader of the key groups that are restored already, while [`recover`](Self::recover), [`open`](Self::open) or
+    /// [`restore`](Self::restore) goes on with the others.
+    pub fn reader(&mut self) -> RestoreReader {
+        self.readers.get_or_insert_with(Readers::new).reader()
     }
 
     /// The job's directory in the store, relative to its root; the job's name unless set.

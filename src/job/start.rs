@@ -278,11 +278,23 @@ impl<B: Backend> JobBuilder<B> {
                 routing.key_groups()
             )));
         }
-        let source = RestoreSource::new(store.clone(), manifest, self.options.read.clone(), progress);
         let assignments: Vec<Assignment> = routing.assignments(self.options.base_mode).collect();
+        let (subtasks, at_a_time) = (assignments.len(), self.options.read.subtasks_max.max(1));
+        let of = (from.id(), manifest.key_groups);
+        let readers = self.readers.as_ref().map(|readers| readers.attempt(of, (subtasks, at_a_time)));
+        let source = RestoreSource::new(store.clone(), manifest, self.options.read.clone(), progress);
+        let source = &source.read_by(readers);
+        // What is read meanwhile is kept until all subtasks are loaded, so that all of them are begun.
+        let begun = if source.readers().is_some() { subtasks } else { at_a_time };
         futures::stream::iter(assignments)
-            .map(|assignment| B::restore(&self.options.backend, assignment, &source))
-            .buffered(self.options.read.subtasks_max.max(1))
+            .map(|assignment| async move {
+                let _turn = match source.readers() {
+                    Some(readers) => readers.turn().await,
+                    None => None,
+                };
+                B::restore(&self.options.backend, assignment, source).await
+            })
+            .buffered(begun)
             .try_collect()
             .await
     }
@@ -298,6 +310,9 @@ impl<B: Backend> JobBuilder<B> {
     }
 
     fn assemble(self, store: Store, routing: Routing, backends: Vec<B>, coordinator: Coordinator) -> Job<B> {
+        if let Some(readers) = self.readers {
+            readers.started();
+        }
         Job {
             name: self.name,
             options: self.options,

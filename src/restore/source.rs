@@ -23,6 +23,7 @@ use lowtide_format::{
 };
 
 use super::plan::{PlannedFile, RestorePlan};
+use super::reader::ReadAttempt;
 use super::shared::SharedObjects;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -85,6 +86,8 @@ pub struct RestoreSource {
     manifest: Arc<Manifest>,
     options: ReadOptions,
     progress: Option<ProgressSink>,
+    /// Set if somebody reads meanwhile.
+    readers: Option<ReadAttempt>,
     bytes: AtomicU64,
     bytes_total: AtomicU64,
     entries: AtomicU64,
@@ -146,7 +149,18 @@ impl RestoreSource {
         progress: Option<ProgressSink>,
     ) -> Self {
         let zero = AtomicU64::new;
-        Self { store, manifest, options, progress, bytes: zero(0), bytes_total: zero(0), entries: zero(0) }
+        let (bytes, bytes_total, entries) = (zero(0), zero(0), zero(0));
+        Self { store, manifest, options, progress, readers: None, bytes, bytes_total, entries }
+    }
+
+    /// The same, being read meanwhile.
+    pub(crate) fn read_by(self, readers: Option<ReadAttempt>) -> Self {
+        Self { readers, ..self }
+    }
+
+    /// Those who read meanwhile, if anybody does.
+    pub(crate) fn readers(&self) -> Option<&ReadAttempt> {
+        self.readers.as_ref()
     }
 
     /// What the checkpoint consists of.

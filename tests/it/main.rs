@@ -16,6 +16,7 @@ mod oracle;
 mod packing;
 #[cfg(feature = "cli")]
 mod protocol;
+mod reading;
 mod regress;
 mod rescale;
 mod restore;

@@ -3,8 +3,10 @@
 //! Owns: which segments, in which order, how many at a time. Does not own: fetching and checking
 //! them (`restore`), what their records mean (`lowtide-heap`).
 
+use std::future::Future;
 use std::pin::Pin;
 
+use futures::future::{Either, select};
 use futures::{Stream, StreamExt};
 use lowtide_format::{KeyGroupRange, KeyGroupSet};
 use lowtide_heap::chain::SegmentFile;
@@ -43,7 +45,7 @@ async fn restore_any(
     #[cfg(feature = "rocksdb")]
     if crate::backend::rocks::is_table_checkpoint(source.manifest()) {
         let records = crate::backend::rocks::records_of_tables(assignment, source).await?;
-        let mut backend = restore_records(settings, options, &records).await?;
+        let mut backend = restore_records(settings, options, (&records, source)).await?;
         // Its segments are in no checkpoint of the job.
         backend.forget_bases();
         return Ok(backend);
@@ -53,14 +55,15 @@ async fn restore_any(
         let message = format!("{} is in RocksDB's tables, which this build cannot read", source.id());
         return Err(Error::incompatible(message));
     }
-    restore_records(settings, options, source).await
+    restore_records(settings, options, (source, source)).await
 }
 
-/// Reads what `options` ask for, newest segment first; the next segments are on their way while some are decoded.
+/// Reads what `options` ask for, newest segment first; the next segments are on their way while some are decoded. Who reads
+/// meanwhile asks the checkpoint `asked`.
 async fn restore_records(
     settings: &HeapSettings,
     options: HeapOptions,
-    source: &RestoreSource,
+    (source, asked): (&RestoreSource, &RestoreSource),
 ) -> Result<HeapBackend> {
     let plan = RestorePlan::new(source.manifest(), options.range)?;
     source.announce(&plan);
@@ -70,13 +73,51 @@ async fn restore_records(
     for declared in &settings.declared {
         declared.0(&mut restore)?;
     }
-    let mut segments = std::pin::pin!(source.segments(plan));
-    let mut batch = next_batch(segments.as_mut()).await?;
-    while !batch.is_empty() {
-        let decoding = decode(restore, batch, source);
-        (restore, batch) = futures::try_join!(decoding, next_batch(segments.as_mut()))?;
+    if let Some(readers) = asked.readers() {
+        readers.offer(&restore.reader(plan.files.iter().map(|planned| &planned.key_groups))?);
     }
+    let mut segments = std::pin::pin!(source.segments(plan));
+    let Some(readers) = asked.readers() else {
+        let mut batch = next_batch(segments.as_mut()).await?;
+        while !batch.is_empty() {
+            let decoding = decode(restore, batch, source);
+            (restore, batch) = futures::try_join!(decoding, next_batch(segments.as_mut()))?;
+        }
+        return Ok(restore.finish());
+    };
+    let mut batch = Vec::new();
+    loop {
+        if batch.is_empty() {
+            batch.extend(segments.next().await.transpose()?);
+        }
+        if batch.is_empty() {
+            break;
+        }
+        (restore, batch) = arriving(decode(restore, batch, source), segments.as_mut()).await?;
+    }
+    readers.loaded().await;
     Ok(restore.finish())
+}
+
+/// Goes on with `decoding`, and returns what arrived of the segments meanwhile: somebody waits for what can be read.
+async fn arriving(
+    decoding: impl Future<Output = Result<HeapRestore>>,
+    mut segments: Pin<&mut impl Stream<Item = Result<FetchedSegment>>>,
+) -> Result<(HeapRestore, Vec<FetchedSegment>)> {
+    let mut decoding = std::pin::pin!(decoding);
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    while bytes < BATCH_BYTES {
+        match select(decoding.as_mut(), segments.next()).await {
+            Either::Left((restore, _)) => return Ok((restore?, batch)),
+            Either::Right((None, _)) => break,
+            Either::Right((Some(segment), _)) => {
+                let segment = segment?;
+                bytes += segment.bytes();
+                batch.push(segment);
+            }
+        }
+    }
+    Ok((decoding.await?, batch))
 }
 
 /// Entries of the checkpoint in some key groups, as far as its manifest tells: elements are taken to be even.
