@@ -41,8 +41,51 @@ impl<K, N, V> Deref for Kept<K, N, V> {
     }
 }
 
+/// Records set aside from one shard, in blocks: a vector that grows would move megabytes within one update.
+#[derive(Debug)]
+pub(crate) struct KeptRecords<K, N, V> {
+    blocks: Vec<Vec<Kept<K, N, V>>>,
+}
+
+/// How many records lie together.
+const BLOCK: usize = 256;
+
+impl<K, N, V> Default for KeptRecords<K, N, V> {
+    fn default() -> Self {
+        Self { blocks: Vec::new() }
+    }
+}
+
+impl<K, N, V> KeptRecords<K, N, V> {
+    /// Keeps one more.
+    #[inline]
+    pub(crate) fn push(&mut self, record: Kept<K, N, V>) {
+        match self.blocks.last_mut().filter(|block| block.len() < BLOCK) {
+            Some(block) => block.push(record),
+            None => self.begin_block(record),
+        }
+    }
+
+    #[cold]
+    fn begin_block(&mut self, record: Kept<K, N, V>) {
+        // The first is small, as few shards of many have to keep more than a few.
+        let mut block = if self.blocks.is_empty() { Vec::new() } else { Vec::with_capacity(BLOCK) };
+        block.push(record);
+        self.blocks.push(block);
+    }
+
+    /// The records, in the order in which they came.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Kept<K, N, V>> {
+        self.blocks.iter().flatten()
+    }
+
+    fn len(&self) -> usize {
+        self.blocks.iter().map(Vec::len).sum()
+    }
+}
+
 /// Records set aside, by shard; `None` once the snapshot wants no more.
-type Store<K, N, V> = Option<Vec<Vec<Kept<K, N, V>>>>;
+type Store<K, N, V> = Option<Vec<KeptRecords<K, N, V>>>;
 
 /// One state of an open snapshot.
 #[derive(Debug)]
@@ -88,11 +131,11 @@ impl<K, N, V> Open<K, N, V> {
     }
 
     /// Where records of a shard are kept for the snapshot, under a lock; `None` once it wants no more.
-    pub(crate) fn kept(&self, shard: usize) -> Option<MappedMutexGuard<'_, Vec<Kept<K, N, V>>>> {
+    pub(crate) fn kept(&self, shard: usize) -> Option<MappedMutexGuard<'_, KeptRecords<K, N, V>>> {
         let kept = MutexGuard::try_map(self.store.lock(), |store| {
             let shards = store.as_mut()?;
             if shards.len() <= shard {
-                shards.resize_with(shard + 1, Vec::new);
+                shards.resize_with(shard + 1, KeptRecords::default);
             }
             shards.get_mut(shard)
         });
@@ -107,13 +150,13 @@ impl<K, N, V> Open<K, N, V> {
     }
 
     /// Takes what was set aside from a shard.
-    pub(crate) fn take(&self, shard: usize) -> Vec<Kept<K, N, V>> {
+    pub(crate) fn take(&self, shard: usize) -> KeptRecords<K, N, V> {
         let mut store = self.store.lock();
         store.as_mut().and_then(|shards| shards.get_mut(shard)).map(std::mem::take).unwrap_or_default()
     }
 
     /// How many records are set aside at present.
     pub(crate) fn held(&self) -> usize {
-        self.store.lock().as_ref().map_or(0, |shards| shards.iter().map(Vec::len).sum())
+        self.store.lock().as_ref().map_or(0, |shards| shards.iter().map(KeptRecords::len).sum())
     }
 }

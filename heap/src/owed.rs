@@ -281,7 +281,7 @@ impl<K: Clone, N: Clone, V: Clone> Gate<K, N, V> {
         };
         // The usual case, with one look for where to keep them.
         let Some(mut kept) = owed.open.kept(site.shard) else { return };
-        let (before, mut left) = (kept.len(), records);
+        let mut left = records;
         while left > 0 && !owed.puts.is_empty() {
             let mut buckets: SmallVec<[usize; TOGETHER]> = SmallVec::new();
             buckets.extend(owed.puts.ones().take(left.min(TOGETHER)));
@@ -289,12 +289,14 @@ impl<K: Clone, N: Clone, V: Clone> Gate<K, N, V> {
             buckets.iter().for_each(|bucket| piece.prefetch(*bucket, true));
             for bucket in &buckets {
                 // A clone that panics must leave the entry owed.
-                kept.extend(Self::copy_of(piece, *bucket, view).map(Kept::Alone));
+                Self::copy_of(piece, *bucket, view)
+                    .into_iter()
+                    .for_each(|record| kept.push(Kept::Alone(record)));
                 owed.puts.remove(*bucket);
             }
+            site.counters.add_set_aside(buckets.len() as u64);
             left -= buckets.len();
         }
-        site.counters.add_set_aside((kept.len() - before) as u64);
     }
 
     /// Sets a few entries aside before their time, if they are copied as fast as that pays.

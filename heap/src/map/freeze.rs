@@ -287,8 +287,8 @@ where
             tally: output.tally,
         });
         self.write_pieces((listing, self.layout.part_of(shard)), context, &mut encoder, output.settle)?;
-        for record in self.open.take(shard) {
-            encoder.aside(&record)?;
+        for record in self.open.take(shard).iter() {
+            encoder.aside(record)?;
         }
         Ok(())
     }
