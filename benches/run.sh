@@ -72,7 +72,7 @@ for engine in $ENGINES; do
   "$target/engines" "$engine" "n=$SMALL,upct=1,reps=$REPS" "${beside[@]}" >>"$OUT/engines.jsonl"
   "$target/engines" "$engine" "n=$SMALL,upct=10,rounds=40,reps=1" "${beside[@]}" >>"$OUT/engines.jsonl"
 done
-if [ ${#beside[@]} -gt 0 ]; then python3 "$FLINK_PEER/summarize.py" "$OUT"/*.jsonl >"$OUT/summary.md" || true; fi
+if [ ${#beside[@]} -gt 0 ]; then python3 "$FLINK_PEER/summarize.py" "${beside[@]}" "$OUT/engines.jsonl" >"$OUT/summary.md" || true; fi
 
 changes=$(git status --porcelain --untracked-files=no | wc -l)
 cat >"$OUT/facts.md" <<FACTS

@@ -12,8 +12,9 @@ use crate::piece::Slot;
 use crate::prefetch::prefetch;
 use crate::turn::Turn;
 
-/// Keys that are looked up together: as many as find place in the first level of the cache with their slots.
-pub(crate) const BATCH: usize = 64;
+/// Keys that are looked up together: enough to overlap as many waits as the processor can, few enough that what was asked
+/// for is still in the first level of the cache when it is looked at.
+pub(crate) const BATCH: usize = 32;
 
 /// Where a key probably is.
 #[derive(Clone, Copy, Default)]
