@@ -246,9 +246,7 @@ impl<K: Eq, N: Eq, V> Filling<K, N, V> {
         let mut records = run.records.clone();
         loop {
             while let Some(put) = records.next_short_put() {
-                if let Err(source) = self.put(codecs, put, run) {
-                    return Err(HeapError::record(&self.parts.descriptor.name, "an entry", source));
-                }
+                self.put(codecs, put, run).map_err(|source| self.in_state(source))?;
             }
             match records.next() {
                 None => return Ok(()),
@@ -267,7 +265,7 @@ impl<K: Eq, N: Eq, V> Filling<K, N, V> {
         match record {
             RecordRef::Put { key, namespace, value, version, born } => {
                 let put = self.put(codecs, PutRef { key, namespace, value, version, born }, run);
-                put.map_err(|source| HeapError::record(&self.parts.descriptor.name, "an entry", source))?;
+                put.map_err(|source| self.in_state(source))?;
             }
             RecordRef::Tombstone { key, namespace, oldest, newest } => {
                 if !run.scope.covers(namespace) {
@@ -277,6 +275,11 @@ impl<K: Eq, N: Eq, V> Filling<K, N, V> {
             }
         }
         Ok(())
+    }
+
+    #[cold]
+    fn in_state(&self, source: FormatError) -> HeapError {
+        HeapError::record(&self.parts.descriptor.name, "an entry", source)
     }
 
     /// Adds an entry unless it is cleared, hidden or there already.
