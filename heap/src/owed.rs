@@ -22,6 +22,7 @@ use crate::handover::{OwnerGuard, Stamp};
 use crate::open::{Aside, Kept, Open};
 use crate::overlay::{Marks, set_of};
 use crate::piece::{Accounts, Labelling, Piece, Slot, carry};
+use crate::prefetch::TOGETHER;
 use crate::turn::Turn;
 
 /// If a piece owes no more records than this, the owner sets them all aside at its first write, and needs no lock
@@ -38,9 +39,6 @@ const PAID_AT_ONCE_MAX: usize = 4;
 const PAID_AHEAD: usize = 16;
 #[cfg(test)]
 const PAID_AHEAD: usize = 1;
-
-/// How many entries are asked for at a time.
-const TOGETHER: usize = 16;
 
 /// Larger slots are not copied ahead.
 const PAID_AHEAD_BYTES_MAX: usize = 128;
@@ -274,7 +272,9 @@ impl<K: Clone, N: Clone, V: Clone> Gate<K, N, V> {
     fn pay_puts(&mut self, records: usize, piece: &Piece<K, N, V>, site: &Site<'_>, view: Labelling<'_>) {
         let [owed] = self.owed.as_mut_slice() else {
             for _ in 0..records {
-                let Some(bucket) = self.owed.iter_mut().find_map(|owed| owed.puts.first()) else { return };
+                let Some(bucket) = self.owed.iter_mut().find_map(|owed| owed.puts.ones().next()) else {
+                    return;
+                };
                 self.protect(piece, bucket, site, view);
             }
             return;
@@ -289,9 +289,9 @@ impl<K: Clone, N: Clone, V: Clone> Gate<K, N, V> {
             buckets.iter().for_each(|bucket| piece.prefetch(*bucket, true));
             for bucket in &buckets {
                 // A clone that panics must leave the entry owed.
-                Self::copy_of(piece, *bucket, view)
-                    .into_iter()
-                    .for_each(|record| kept.push(Kept::Alone(record)));
+                if let Some(record) = Self::copy_of(piece, *bucket, view) {
+                    kept.push(Kept::Alone(record));
+                }
                 owed.puts.remove(*bucket);
             }
             site.counters.add_set_aside(buckets.len() as u64);

@@ -253,10 +253,7 @@ impl<K, N, V> Piece<K, N, V> {
     /// Buckets whose entries are no candidates for a rewrite by the freeze that ended `epoch` against a base of
     /// `base`: they changed after the freeze, or are part of the delta.
     pub(crate) fn changed_around(&self, epoch: Epoch, base: Epoch) -> Bitmap {
-        let mut bits = Bitmap::with_room(self.buckets());
-        if self.interval > base {
-            bits.union_with(&self.beside.changed());
-        }
+        let mut bits = if self.interval > base { self.beside.changed() } else { Bitmap::default() };
         self.older.iter().filter(|(of, _)| *of > epoch).for_each(|(_, set)| bits.union_with(set));
         bits
     }
@@ -324,12 +321,7 @@ impl<K, N, V> Piece<K, N, V> {
 
     /// Buckets changed after `base`.
     pub(crate) fn changed_after(&self, base: Epoch) -> Bitmap {
-        let mut bits = Bitmap::with_room(self.buckets());
-        if self.interval > base {
-            bits.union_with(&self.beside.changed());
-        }
-        self.older.iter().filter(|(epoch, _)| *epoch > base).for_each(|(_, set)| bits.union_with(set));
-        bits
+        self.changed_around(base, base)
     }
 
     /// Ends the interval that was running here, if another has begun since: its changes get its label and become the

@@ -12,6 +12,9 @@
 
 use std::sync::Arc;
 
+/// How many entries are asked for at a time: about as many as a processor waits for at a time.
+pub(crate) const TOGETHER: usize = 16;
+
 /// How much memory one request is for: a cache line.
 const LINE_BYTES: usize = 64;
 

@@ -19,14 +19,11 @@ use crate::open::Open;
 use crate::origins::{Origins, Part};
 use crate::overlay::{RewriteStart, Rewrites};
 use crate::piece::Labelling;
-use crate::prefetch::prefetch_shared;
+use crate::prefetch::{TOGETHER, prefetch_shared};
 use crate::turn::{Counters, Turn};
 
 /// How many records a writer encodes before it lets the owner at the piece again.
 pub(super) const BATCH: usize = 64;
-
-/// How many entries are asked for at a time: about as many as a processor waits for at a time.
-const TOGETHER: usize = 16;
 
 /// What a state is told at a freeze.
 #[derive(Clone, Copy, Debug)]
