@@ -4,6 +4,7 @@
 //! Does not own: where the bytes go (`record`, `segment`).
 
 mod auto;
+mod hashing;
 mod key;
 
 use std::fmt;

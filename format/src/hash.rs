@@ -1,7 +1,9 @@
 //! The one hash of the format: xxh3-64 with seed 0.
 //!
-//! Owns: which hash it is, and the short fixed-length forms that key hashing lives on.
-//! Does not own: what is hashed (`codec`), what the hash selects (`key_group`, the heap's tables).
+//! Owns: which hash it is, and the fixed-length forms that key hashing lives on; [`short`] has those of what comes in
+//! pieces. Does not own: what is hashed (`codec`), what the hash selects (`key_group`, the heap's tables).
+
+pub(crate) mod short;
 
 use bincode::enc::write::Writer;
 use bincode::error::EncodeError;
@@ -67,8 +69,8 @@ const fn strong_avalanche(mut value: u64, length: u64) -> u64 {
     value ^ (value >> 28)
 }
 
-/// Takes an encoding piece by piece and hashes it: a short one, as keys are, from a few words on the stack, a longer
-/// one by the streaming form, whose state alone is a hundred times as large as most keys.
+/// Takes an encoding piece by piece and hashes it: one of up to 64 bytes from the stack, a longer one by the streaming
+/// form, whose state alone is a hundred times as large as most keys. Shorter ones have [`short`].
 pub(crate) struct HashWriter {
     short: [u8; SHORT_BYTES],
     /// How many bytes were written, if they are all in `short`.

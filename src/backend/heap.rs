@@ -290,6 +290,7 @@ impl Backend for HeapBackend {
         Ok(Self::value_state(self, name)?)
     }
 
+    #[inline]
     fn get<'a, K: Key, N: Namespace, V: Value, Q: Lookup<K> + ?Sized>(
         &'a self,
         state: Self::State<K, N, V>,
@@ -299,6 +300,7 @@ impl Backend for HeapBackend {
         Ok(self.state(state)?.find_in(namespace, key))
     }
 
+    #[inline]
     fn put<K: Key, N: Namespace, V: Value>(
         &mut self,
         state: Self::State<K, N, V>,
@@ -309,6 +311,7 @@ impl Backend for HeapBackend {
         Ok(self.state_mut(state)?.put_in(namespace, key, value)?)
     }
 
+    #[inline]
     fn update<K: Key, N: Namespace, V: Value, Q: Lookup<K> + ?Sized>(
         &mut self,
         state: Self::State<K, N, V>,
@@ -319,6 +322,7 @@ impl Backend for HeapBackend {
         Ok(self.state_mut(state)?.update_in(namespace, key, change))
     }
 
+    #[inline]
     fn remove<K: Key, N: Namespace, V: Value, Q: Lookup<K> + ?Sized>(
         &mut self,
         state: Self::State<K, N, V>,

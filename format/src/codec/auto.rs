@@ -10,6 +10,7 @@ use bincode::enc::write::Writer;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::hashing::short_hash_of;
 use super::{Codec, CodecIdentity, DecodeLimits};
 use crate::error::FormatError;
 use crate::hash::{HashWriter, xxh3, xxh3_of_u32, xxh3_of_u64};
@@ -165,6 +166,11 @@ pub(super) fn hash_of<T: Serialize + 'static>(value: &T) -> u64 {
     if let Some(bytes) = raw_bytes(any) {
         return xxh3(bytes);
     }
+    short_hash_of(value).unwrap_or_else(|| long_hash_of(value))
+}
+
+#[cold]
+fn long_hash_of<T: Serialize>(value: &T) -> u64 {
     let mut writer = HashWriter::new();
     // The result is about the value, not about the hash: see above.
     let _ = bincode::serde::encode_into_writer(value, &mut writer, bincode::config::standard());
