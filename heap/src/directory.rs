@@ -33,6 +33,37 @@ pub(crate) struct Directory {
     state_bits: u32,
     /// How many bits of the hash there are.
     depth: u32,
+    groups: Groups,
+}
+
+/// How keys are spread over key groups, and those over shards.
+#[derive(Clone, Copy, Debug)]
+struct Groups {
+    /// The number of key groups less one, if that is a mask, or 0.
+    mask: u64,
+    count: u64,
+    /// The key group of shard 0.
+    first: u64,
+    shards: usize,
+}
+
+impl Groups {
+    fn new(layout: Layout) -> Self {
+        let count = u64::from(layout.count.get());
+        let mask = if count.is_power_of_two() { count - 1 } else { 0 };
+        Self { mask, count, first: u64::from(layout.range.start().0), shards: layout.range.len() as usize }
+    }
+
+    /// The shard of a key, or a number that no shard has.
+    #[inline]
+    fn shard_of(self, key_hash: u64) -> usize {
+        // A mask where that is the same: a division costs more than the rest of the look-up's arithmetic.
+        let group = match self.mask {
+            0 => key_hash % self.count,
+            mask => key_hash & mask,
+        };
+        group.wrapping_sub(self.first) as usize
+    }
 }
 
 impl Directory {
@@ -43,7 +74,8 @@ impl Directory {
         let shard_bits = range.len().next_power_of_two().trailing_zeros();
         let shift = if whole { shard_bits } else { GROUP_BITS };
         let slots = vec![NONE; 1 << shard_bits];
-        Self { slots, whole, shift, shard_bits, state_bits: shard_bits, depth: 0 }
+        let groups = Groups::new(layout);
+        Self { slots, whole, shift, shard_bits, state_bits: shard_bits, depth: 0, groups }
     }
 
     /// A directory of no pieces for one shard, which then goes into that of the state. Its only shard has number 0.
@@ -52,14 +84,21 @@ impl Directory {
     }
 
     /// The piece at a place; none, or one without such a key, if there is none.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, place: Place) -> Option<usize> {
         let slot = if self.whole {
-            place.hash as usize & (self.slots.len() - 1)
+            place.hash as usize & self.slots.len().checked_sub(1)?
         } else {
-            self.slot(place.shard, (place.hash >> self.shift) as usize & ((1 << self.depth) - 1))
+            let shard = self.groups.shard_of(place.key_hash);
+            self.slot(shard, (place.hash >> self.shift) as usize & ((1 << self.depth) - 1))
         };
         self.slots.get(slot).map(|number| *number as usize)
+    }
+
+    /// The shard of a place; `None` if its key group is not ours.
+    #[inline]
+    pub(crate) fn shard_of(&self, place: Place) -> Option<usize> {
+        Some(self.groups.shard_of(place.key_hash)).filter(|shard| *shard < self.groups.shards)
     }
 
     /// As [`find`](Self::find), in the directory of one shard.

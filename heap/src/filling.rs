@@ -19,7 +19,7 @@ use crate::codecs::{StateCodecs, place_hash};
 use crate::directory::Directory;
 use crate::epochs::Epoch;
 use crate::error::HeapError;
-use crate::map::{Layout, Place};
+use crate::map::Layout;
 use crate::origins::Label;
 use crate::owed::Gate;
 use crate::piece::{Piece, Rebuild, Slot, buckets_max, capacity_of};
@@ -328,7 +328,7 @@ impl<K: Eq, N: Eq, V> Filling<K, N, V> {
     ) -> Option<&mut Piece<K, N, V>> {
         let number = match self.directory.find_alone(hash) {
             Some(number) if self.pieces.get(number).is_some_and(|piece| !piece.is_full()) => number,
-            _ => self.make_room(codecs, Place { shard: 0, hash }, is_it)?,
+            _ => self.make_room(codecs, hash, is_it)?,
         };
         self.pieces.get_mut(number)
     }
@@ -337,14 +337,14 @@ impl<K: Eq, N: Eq, V> Filling<K, N, V> {
     fn make_room<C: StateCodecs<K, N, V> + ?Sized>(
         &mut self,
         codecs: &C,
-        place: Place,
+        hash: u64,
         is_it: impl Fn(&Slot<K, N, V>) -> bool,
     ) -> Option<usize> {
         let hash_of = |slot: &Slot<K, N, V>| {
             place_hash(codecs.key_hash(&slot.key), codecs.namespace_hash(&slot.namespace))
         };
         loop {
-            let number = self.directory.find(place)?;
+            let number = self.directory.find_alone(hash)?;
             let pieces = self.parts.pieces.load(Ordering::Relaxed);
             let Some(piece) = self.pieces.get_mut(number) else {
                 self.reserve(FIRST_CAPACITY);
@@ -353,7 +353,7 @@ impl<K: Eq, N: Eq, V> Filling<K, N, V> {
             if !piece.is_full() {
                 return Some(number);
             }
-            if piece.find(place.hash, &is_it).is_some() {
+            if piece.find(hash, &is_it).is_some() {
                 return None;
             }
             let depth = piece.depth();

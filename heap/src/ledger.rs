@@ -75,7 +75,10 @@ impl Ledger {
         }
         let shared = match self.shared.take() {
             Some(shared) => shared,
-            None => Arc::new(std::mem::replace(&mut self.own, Origins::elsewhere())),
+            None => {
+                self.own.catch_up();
+                Arc::new(std::mem::replace(&mut self.own, Origins::elsewhere()))
+            }
         };
         self.shared = Some(Arc::clone(&shared));
         self.cuts.extend(cut);

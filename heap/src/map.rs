@@ -52,10 +52,20 @@ impl Layout {
 }
 
 /// Where an entry is or would be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
-    pub(crate) shard: usize,
+    /// Tells the key group.
+    pub(crate) key_hash: u64,
+    /// Tells everything else.
     pub(crate) hash: u64,
+}
+
+impl Place {
+    /// The place of a key; there is nothing at it if its key group is not ours.
+    #[inline]
+    pub(crate) fn new(key_hash: u64, namespace_hash: u64) -> Self {
+        Self { key_hash, hash: place_hash(key_hash, namespace_hash) }
+    }
 }
 
 /// All entries of one named state of a backend.
@@ -63,9 +73,6 @@ pub(crate) struct StateMap<K, N, V> {
     descriptor: Arc<StateDescriptor>,
     codecs: Arc<dyn StateCodecs<K, N, V>>,
     layout: Layout,
-    /// The number of key groups less one, if that is a mask, or 0.
-    group_mask: u64,
-    first_group: u64,
     shards: Shards<K, N, V>,
     listings: Arc<[Arc<Listing<K, N, V>>]>,
     origins: Ledger,
@@ -88,14 +95,11 @@ impl<K, N, V> StateMap<K, N, V> {
         layout: Layout,
     ) -> Self {
         let shards = Shards::new(layout);
-        let groups = u64::from(layout.count.get());
         let listings = shards.listings().map(Arc::clone).collect();
         Self {
             descriptor,
             codecs,
             layout,
-            group_mask: if groups.is_power_of_two() { groups - 1 } else { 0 },
-            first_group: u64::from(layout.range.start().0),
             shards,
             listings,
             origins: Ledger::new(Origins::new(layout.parts())),
@@ -121,26 +125,14 @@ impl<K, N, V> StateMap<K, N, V> {
         self.len
     }
 
-    /// The place of a key; there is nothing at it if its key group is not ours.
-    #[inline]
-    pub(crate) fn place(&self, key_hash: u64, namespace_hash: u64) -> Place {
-        // A mask where that is the same: a division costs more than the rest of the look-up's arithmetic.
-        let group = match self.group_mask {
-            0 => key_hash % u64::from(self.layout.count.get()),
-            mask => key_hash & mask,
-        };
-        let shard = group.wrapping_sub(self.first_group) as usize;
-        Place { shard, hash: place_hash(key_hash, namespace_hash) }
-    }
-
     /// Whether the key group of a place is ours.
     #[inline]
     pub(crate) fn holds(&self, place: Place) -> bool {
-        place.shard < self.shards.count()
+        self.shards.holds(place)
     }
 
     /// The entry at a place that `is_it`. Takes no lock.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(
         &self,
         place: Place,
@@ -154,8 +146,12 @@ impl<K, N, V> StateMap<K, N, V> {
         self.shards.pieces().flat_map(|(_, piece)| piece.iter())
     }
 
+    fn place_of_slot(codecs: &dyn StateCodecs<K, N, V>, slot: &Slot<K, N, V>) -> Place {
+        Place::new(codecs.key_hash(&slot.key), codecs.namespace_hash(&slot.namespace))
+    }
+
     fn hash_of_slot(codecs: &dyn StateCodecs<K, N, V>, slot: &Slot<K, N, V>) -> u64 {
-        place_hash(codecs.key_hash(&slot.key), codecs.namespace_hash(&slot.namespace))
+        Self::place_of_slot(codecs, slot).hash
     }
 
     /// The oldest freeze that still wants something.
@@ -178,10 +174,6 @@ impl<K, N, V> StateMap<K, N, V> {
         let entries: usize = self.shards.pieces().map(|(_, piece)| piece.len()).sum();
         assert_eq!(entries, self.len, "H2: entries in the pieces, and as counted");
         assert_eq!(self.origins.view().total(), self.len as u64, "H2: counts of labels, and entries");
-        let codecs = &*self.codecs;
-        let place_of = |slot: &Slot<K, N, V>| {
-            self.place(codecs.key_hash(&slot.key), codecs.namespace_hash(&slot.namespace))
-        };
-        self.shards.check_invariants(place_of);
+        self.shards.check_invariants(|slot| Self::place_of_slot(&*self.codecs, slot));
     }
 }

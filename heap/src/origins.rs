@@ -11,7 +11,8 @@
 //!
 //! # Invariants
 //!
-//! - H2. The counts of all labels add up to the entries of the state.
+//! - H2. The counts of all labels add up to the entries of the state. Each is right once the origins have caught up,
+//!   which they have when a snapshot gets them.
 //! - H3. A label without entries is given away only by a freeze: within the interval of its last change an entry
 //!   that was changed still bears it (it tells where older records of the key are).
 
@@ -66,6 +67,25 @@ pub(crate) struct Origins {
     unused: Vec<Label>,
     /// Labels that only tell how new a record of a changed entry may be, until the next freeze.
     witnesses: Vec<(CheckpointId, Label)>,
+    /// First changes in the running interval that the counts do not know yet.
+    uncounted: Uncounted,
+}
+
+/// Labels that entries had before their first changes, and their parts.
+///
+/// The label of an entry comes late where the state is larger than the caches. A count that is found by it would be
+/// stored late, and no later access to a count could begin before its place is known. What waits here has its place.
+#[derive(Clone, Debug)]
+struct Uncounted {
+    changes: [(Label, u16); UNCOUNTED_MAX],
+    length: usize,
+}
+
+/// More do not make an update cheaper.
+const UNCOUNTED_MAX: usize = 64;
+
+impl Uncounted {
+    const NONE: Self = Self { changes: [(Label::NEW, 0); UNCOUNTED_MAX], length: 0 };
 }
 
 impl Origins {
@@ -79,6 +99,7 @@ impl Origins {
             intervals: Vec::new(),
             unused: Vec::new(),
             witnesses: Vec::new(),
+            uncounted: Uncounted::NONE,
         }
     }
 
@@ -91,6 +112,7 @@ impl Origins {
             intervals: Vec::new(),
             unused: Vec::new(),
             witnesses: Vec::new(),
+            uncounted: Uncounted::NONE,
         }
     }
 
@@ -114,6 +136,25 @@ impl Origins {
         label.unwrap_or(Label::NEW)
     }
 
+    /// Counts the first changes that are not counted yet.
+    #[inline]
+    pub(crate) fn catch_up(&mut self) {
+        if self.uncounted.length > 0 {
+            self.count_changes();
+        }
+    }
+
+    fn count_changes(&mut self) {
+        let Uncounted { changes, length } = std::mem::replace(&mut self.uncounted, Uncounted::NONE);
+        // The first of them has begun the interval, and none outlives it.
+        let now = self.intervals.last().map_or(Label::NEW, |(_, label)| *label);
+        for (old, part) in changes.into_iter().take(length) {
+            let part = Part(usize::from(part));
+            self.take_one(old, part);
+            self.add_counted(now, part, 1);
+        }
+    }
+
     #[inline]
     fn count_mut(&mut self, label: Label, part: Part) -> Option<&mut u32> {
         self.counts.get_mut(usize::from(label.0) * self.parts + part.0)
@@ -129,6 +170,12 @@ impl Origins {
     /// Counts so many more entries under a label.
     #[inline]
     pub(crate) fn add(&mut self, label: Label, part: Part, entries: u32) {
+        self.catch_up();
+        self.add_counted(label, part, entries);
+    }
+
+    #[inline]
+    fn add_counted(&mut self, label: Label, part: Part, entries: u32) {
         if let Some(count) = self.count_mut(label, part) {
             *count += entries;
         }
@@ -137,17 +184,38 @@ impl Origins {
     /// Counts one entry less.
     #[inline]
     pub(crate) fn disappear(&mut self, label: Label, part: Part) {
+        self.catch_up();
+        self.take_one(label, part);
+    }
+
+    #[inline]
+    fn take_one(&mut self, label: Label, part: Part) {
         if let Some(count) = self.count_mut(label, part) {
             debug_assert!(*count > 0, "H2: label {} counts one entry too few", label.0);
             *count = count.saturating_sub(1);
         }
     }
 
-    /// Counts the first change of an entry in the interval `now`.
+    /// Counts the first change of an entry in the interval `now`, some time before anybody looks.
     #[inline]
     pub(crate) fn change(&mut self, old: Label, part: Part, now: Epoch) {
-        self.disappear(old, part);
-        self.appear(part, now);
+        let Uncounted { changes, length } = &mut self.uncounted;
+        match changes.get_mut(*length) {
+            Some(place) if *length > 0 => {
+                *place = (old, part.0 as u16);
+                *length += 1;
+            }
+            _ => self.change_first(old, part, now),
+        }
+    }
+
+    #[cold]
+    fn change_first(&mut self, old: Label, part: Part, now: Epoch) {
+        self.catch_up();
+        self.now(now);
+        self.uncounted.length = 1;
+        let [first, ..] = &mut self.uncounted.changes;
+        *first = (old, part.0 as u16);
     }
 
     /// The label of the running interval, which gets one with its first change.
@@ -217,6 +285,7 @@ impl Origins {
     /// labels without entries may be given away. O(labels · parts).
     /// Those that `pinned` names stay: settled rewrites have taken their entries, which do not all know it yet.
     pub(crate) fn freeze(&mut self, id: CheckpointId, after: Option<Epoch>, pinned: impl Fn(Label) -> bool) {
+        self.catch_up();
         for (epoch, label) in self.intervals.iter().rev() {
             if after.is_some_and(|after| *epoch <= after) {
                 break;
@@ -251,6 +320,7 @@ impl Origins {
 
     /// Moves so many entries from one label to another.
     pub(crate) fn transfer(&mut self, (from, to): (Label, Label), part: Part, entries: u32) {
+        self.catch_up();
         if let Some(count) = self.count_mut(from, part) {
             debug_assert!(*count >= entries, "H2: label {} counts too few entries to move", from.0);
             *count = count.saturating_sub(entries);
@@ -260,11 +330,13 @@ impl Origins {
 
     /// Forgets all entries: the state was cleared.
     pub(crate) fn clear_counts(&mut self) {
+        self.uncounted.length = 0;
         self.counts.fill(0);
     }
 
     /// The labels with the counts of their parts; those without entries included.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (Label, &Origin, &[u32])> {
+        debug_assert!(self.uncounted.length == 0, "H2: a snapshot sees counts that are behind");
         let rows = self.origins.iter().zip(self.counts.chunks_exact(self.parts)).enumerate();
         rows.filter_map(|(index, (origin, counts))| Some((Label(u16::try_from(index).ok()?), origin, counts)))
     }
@@ -272,5 +344,54 @@ impl Origins {
     /// All entries. O(labels · parts).
     pub(crate) fn total(&self) -> u64 {
         self.counts.iter().map(|count| u64::from(*count)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn changes_are_counted_before_anybody_looks_however_many_there_are() {
+        let mut origins = Origins::new(2);
+        let old = Label(1);
+        assert_eq!(origins.now(Epoch(1)), old);
+        let mut expected = HashMap::new();
+        for part in [Part(0), Part(1)] {
+            origins.add(old, part, 1_000);
+            expected.insert((old, part), 1_000_u32);
+        }
+        let id = CheckpointId::FIRST;
+        origins.freeze(id, None, |_| false);
+        let new = Label(2);
+        for round in 0..3 * UNCOUNTED_MAX {
+            let part = Part(round % 2);
+            origins.change(old, part, Epoch(2));
+            *expected.entry((old, part)).or_default() -= 1;
+            *expected.entry((new, part)).or_default() += 1;
+            // Some look in between, at any distance from the last.
+            if round % 7 == 0 || round % 50 == 49 {
+                origins.disappear(new, part);
+                *expected.entry((new, part)).or_default() -= 1;
+            }
+            if round % 97 == 0 {
+                origins.transfer((old, new), part, 10);
+                *expected.entry((old, part)).or_default() -= 10;
+                *expected.entry((new, part)).or_default() += 10;
+            }
+        }
+        origins.catch_up();
+        for (label, _, counts) in origins.rows() {
+            for (part, count) in counts.iter().enumerate() {
+                let known = expected.get(&(label, Part(part))).copied().unwrap_or_default();
+                assert_eq!(*count, known, "label {} of part {part}", label.0);
+            }
+        }
+        origins.change(old, Part(0), Epoch(2));
+        origins.clear_counts();
+        assert_eq!(origins.total(), 0, "a change from before a clear is counted after it");
+        origins.catch_up();
+        assert_eq!(origins.total(), 0);
     }
 }

@@ -290,8 +290,8 @@ impl Rewrites {
                 return true;
             }
             for bucket in set.ones() {
-                if let Some(label) = beside.label_mut(bucket) {
-                    *label = settled.labels.get(&(*label, part)).copied().unwrap_or(*label);
+                if let Some(label) = settled.labels.get(&(beside.label(bucket), part)) {
+                    beside.set_label(bucket, *label);
                 }
                 settled.left = settled.left.saturating_sub(1);
             }

@@ -29,8 +29,15 @@ use allocator_api2::alloc::{AllocError, Allocator, Global};
 use memmap2::{MmapMut, MmapOptions};
 use parking_lot::Mutex;
 
-/// A vector in such memory.
-pub(crate) type PagedVec<T> = allocator_api2::vec::Vec<T, Pages>;
+/// A value in such memory.
+pub(crate) type PagedBox<T> = allocator_api2::boxed::Box<T, Pages>;
+
+/// So many copies of a value in such memory.
+pub(crate) fn paged<T: Clone>(count: usize, value: T) -> PagedBox<[T]> {
+    let mut all = allocator_api2::vec::Vec::with_capacity_in(count, Pages);
+    all.resize(count, value);
+    all.into_boxed_slice()
+}
 
 /// Requests of fewer bytes are the global allocator's: such tables are few or short-lived.
 const SLOT_BYTES_MIN: usize = 16 << 10;

@@ -79,6 +79,11 @@ pub(crate) struct LoadedOrigin {
 }
 
 impl Accounts<'_> {
+    /// The same for a shorter time.
+    pub(crate) fn reborrow(&mut self) -> Accounts<'_> {
+        Accounts { turn: self.turn, origins: self.origins, rewrites: self.rewrites, part: self.part }
+    }
+
     /// The meaning of labels.
     pub(crate) fn labelling(&self) -> Labelling<'_> {
         Labelling { origins: self.origins, rewrites: self.rewrites, part: self.part }
@@ -146,7 +151,7 @@ impl<K, N, V> Piece<K, N, V> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(
         &self,
         hash: u64,
@@ -200,12 +205,6 @@ impl<K, N, V> Piece<K, N, V> {
     #[inline]
     pub(crate) fn slot_mut(&mut self, bucket: usize) -> Option<&mut Slot<K, N, V>> {
         self.table.get_bucket_mut(bucket)
-    }
-
-    /// Whether an entry has changed in the interval that is running here.
-    #[inline]
-    pub(crate) fn is_changed(&self, bucket: usize) -> bool {
-        self.beside.is_changed(bucket)
     }
 
     pub(crate) fn iter(&self) -> hashbrown::hash_table::Iter<'_, Slot<K, N, V>> {
@@ -284,10 +283,14 @@ impl<K, N, V> Piece<K, N, V> {
 
     /// An entry changes: it loses its marks. Returns its label proper.
     #[cold]
-    fn lose_marks(&mut self, bucket: usize, accounts: &mut Accounts<'_>) -> Label {
-        let marks = marked_by(&[&self.marks], bucket);
-        let label = accounts.rewrites.lose(self.label(bucket), accounts.part, &marks);
-        self.marks.iter_mut().for_each(|(_, set)| {
+    fn lose_marks(
+        (all, beside): (&mut Marks, &mut Beside),
+        bucket: usize,
+        accounts: &mut Accounts<'_>,
+    ) -> Label {
+        let marks = marked_by(&[all], bucket);
+        let label = accounts.rewrites.lose(beside.label(bucket), accounts.part, &marks);
+        all.iter_mut().for_each(|(_, set)| {
             set.remove(bucket);
         });
         // Changed and then removed within an interval, the entry needs a tombstone that reaches the rewrite as well.
@@ -295,9 +298,7 @@ impl<K, N, V> Piece<K, N, V> {
         let known = accounts.origins.get(label).and_then(|origin| origin.newest);
         let witness =
             newest.filter(|newest| known < Some(*newest)).and_then(|id| accounts.origins.witness(id));
-        if let Some(beside) = self.beside.label_mut(bucket) {
-            *beside = witness.unwrap_or(label);
-        }
+        beside.set_label(bucket, witness.unwrap_or(label));
         label
     }
 
@@ -352,13 +353,38 @@ impl<K, N, V> Piece<K, N, V> {
         });
     }
 
-    /// Marks a bucket before its entry changes.
+    /// Marks a bucket before its entry changes; `accounts` is asked for if that is its first change.
     #[inline]
-    pub(crate) fn mark(&mut self, bucket: usize, accounts: &mut Accounts<'_>) {
-        if let Some(label) = self.beside.change(bucket) {
-            let old = if self.marks.is_empty() { label } else { self.lose_marks(bucket, accounts) };
-            accounts.origins.change(old, accounts.part, accounts.turn.interval);
-        }
+    pub(crate) fn mark<'a>(&mut self, bucket: usize, accounts: impl FnOnce() -> Accounts<'a>) {
+        Self::mark_beside((&mut self.marks, &mut self.beside), bucket, accounts);
+    }
+
+    #[inline(always)]
+    fn mark_beside<'a>(
+        (marks, beside): (&mut Marks, &mut Beside),
+        bucket: usize,
+        accounts: impl FnOnce() -> Accounts<'a>,
+    ) {
+        let Some(label) = beside.change(bucket) else { return };
+        let mut accounts = accounts();
+        let old = match marks.is_empty() {
+            true => label,
+            false => Self::lose_marks((marks, beside), bucket, &mut accounts),
+        };
+        accounts.origins.change(old, accounts.part, accounts.turn.interval);
+    }
+
+    /// The entry that `is_it`, marked and ready for a change.
+    #[inline(always)]
+    pub(crate) fn find_to_change<'a>(
+        &mut self,
+        hash: u64,
+        is_it: impl FnMut(&Slot<K, N, V>) -> bool,
+        accounts: impl FnOnce() -> Accounts<'a>,
+    ) -> Option<&mut Slot<K, N, V>> {
+        let entry = self.table.find_entry(table_hash(hash), is_it).ok()?;
+        Self::mark_beside((&mut self.marks, &mut self.beside), entry.bucket_index(), accounts);
+        Some(entry.into_mut())
     }
 
     /// Adds an entry that is not there; the table has room.
@@ -396,8 +422,10 @@ impl<K, N, V> Piece<K, N, V> {
     /// Takes an entry out, its bits and its count with it; the removal log is the caller's.
     pub(crate) fn take(&mut self, bucket: usize, accounts: &mut Accounts<'_>) -> Option<Slot<K, N, V>> {
         let (slot, _) = self.table.get_bucket_entry(bucket).ok()?.remove();
-        let label =
-            if self.marks.is_empty() { self.label(bucket) } else { self.lose_marks(bucket, accounts) };
+        let label = match self.marks.is_empty() {
+            true => self.label(bucket),
+            false => Self::lose_marks((&mut self.marks, &mut self.beside), bucket, accounts),
+        };
         if self.beside.forget_change(bucket) {
             let now = accounts.origins.now(accounts.turn.interval);
             accounts.origins.disappear(now, accounts.part);

@@ -44,6 +44,9 @@ pub(crate) struct Opened<'a, K, N, V> {
     pub(crate) spot: Spot,
 }
 
+/// A piece that owes nothing, to change, and where all pieces are listed.
+pub(crate) type FreePiece<'a, K, N, V> = (&'a mut Piece<K, N, V>, &'a [Spot]);
+
 /// All pieces of one state.
 pub(crate) struct Shards<K, N, V> {
     directory: Directory,
@@ -67,10 +70,10 @@ impl<K, N, V> Shards<K, N, V> {
         }
     }
 
-    /// Number of shards.
+    /// Whether the key group of a place is ours.
     #[inline]
-    pub(crate) fn count(&self) -> usize {
-        self.shards.len()
+    pub(crate) fn holds(&self, place: Place) -> bool {
+        self.directory.shard_of(place).is_some()
     }
 
     /// What writers see of each shard.
@@ -91,7 +94,7 @@ impl<K, N, V> Shards<K, N, V> {
     }
 
     /// The piece at a place, to read.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn piece_of(&self, place: Place) -> Option<&Piece<K, N, V>> {
         self.piece(self.number_of(place)?)
     }
@@ -102,15 +105,14 @@ impl<K, N, V> Shards<K, N, V> {
         self.owners.get_mut(number)
     }
 
-    /// A piece that owes nothing, to change, and where it is listed.
+    /// A piece, to change, if it owes nothing.
     #[inline]
     pub(crate) fn free_piece<'a>(
         &'a mut self,
         number: usize,
         turn: &'a Turn,
-    ) -> Option<(&'a mut Piece<K, N, V>, &'a Spot)> {
-        let spot = self.spots.get(number)?;
-        Some((self.owners.get_mut(number)?.write(&turn.clock)?, spot))
+    ) -> Option<FreePiece<'a, K, N, V>> {
+        Some((self.owners.get_mut(number)?.write(&turn.clock)?, &self.spots))
     }
 
     /// A piece, to change, with what goes with its shard.
@@ -157,7 +159,7 @@ impl<K, N, V> Shards<K, N, V> {
             match self.number_of(place).and_then(|number| Some((number, self.piece(number)?))) {
                 Some((number, piece)) if !piece.is_full() => return Some(number),
                 Some((number, _)) => self.rebuild(number, turn, &of)?,
-                None => self.found(place.shard, turn)?,
+                None => self.found(self.directory.shard_of(place)?, turn)?,
             }
         }
     }

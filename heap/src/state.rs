@@ -80,13 +80,13 @@ pub(crate) fn namespace_hash<N: Namespace>(namespace: &N) -> u64 {
     if TypeId::of::<N>() == TypeId::of::<()>() { VOID_HASH } else { namespace.key_hash() }
 }
 
-#[inline]
+#[inline(always)]
 fn find_in<'a, K: Key, N: Namespace, V: Value, Q: Lookup<K> + ?Sized>(
     map: &'a StateMap<K, N, V>,
     key: &Q,
     namespace: &N,
 ) -> Option<&'a V> {
-    let place = map.place(key.lookup_hash(), namespace_hash(namespace));
+    let place = Place::new(key.lookup_hash(), namespace_hash(namespace));
     map.find(place, |slot| key.equals(&slot.key) && slot.namespace == *namespace).map(|slot| &slot.value)
 }
 
@@ -110,7 +110,7 @@ macro_rules! reading {
         ) {
             let namespace_hash = namespace_hash(namespace);
             for (batch, keys) in keys.chunks(BATCH).enumerate() {
-                let places = keys.iter().map(|key| self.map.place(key.lookup_hash(), namespace_hash));
+                let places = keys.iter().map(|key| Place::new(key.lookup_hash(), namespace_hash));
                 let is_it = |at: usize, slot: &Slot<K, N, V>| {
                     keys.get(at).is_some_and(|key| key.equals(&slot.key)) && slot.namespace == *namespace
                 };
@@ -200,7 +200,7 @@ impl<'a, K: Key, N: Namespace, V: Value> StateMut<'a, K, N, V> {
 
     #[inline]
     fn place_of(&self, key_hash: u64, namespace: &N) -> Result<Place, HeapError> {
-        let place = self.map.place(key_hash, namespace_hash(namespace));
+        let place = Place::new(key_hash, namespace_hash(namespace));
         if self.map.holds(place) { Ok(place) } else { Err(self.foreign(key_hash)) }
     }
 
@@ -243,7 +243,7 @@ impl<'a, K: Key, N: Namespace, V: Value> StateMut<'a, K, N, V> {
         key: &Q,
         change: impl FnOnce(&mut V),
     ) -> bool {
-        let place = self.map.place(key.lookup_hash(), namespace_hash(namespace));
+        let place = Place::new(key.lookup_hash(), namespace_hash(namespace));
         let is_it = |slot: &Slot<K, N, V>| key.equals(&slot.key) && slot.namespace == *namespace;
         self.map.update(place, is_it, self.turn, change).is_some()
     }
@@ -262,9 +262,9 @@ impl<'a, K: Key, N: Namespace, V: Value> StateMut<'a, K, N, V> {
         let namespace_hash = namespace_hash(namespace);
         let mut changed = 0;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
-            let mut places = [Place { shard: 0, hash: 0 }; BATCH];
+            let mut places = [Place::default(); BATCH];
             for (place, key) in places.iter_mut().zip(keys) {
-                *place = self.map.place(key.lookup_hash(), namespace_hash);
+                *place = Place::new(key.lookup_hash(), namespace_hash);
             }
             let places = places.into_iter().take(keys.len());
             let is_it = |at: usize, slot: &Slot<K, N, V>| {
@@ -278,14 +278,14 @@ impl<'a, K: Key, N: Namespace, V: Value> StateMut<'a, K, N, V> {
 
     /// Removes a key and returns its value, cloned if an open snapshot wants it.
     pub fn remove_in<Q: Lookup<K> + ?Sized>(&mut self, namespace: &N, key: &Q) -> Option<V> {
-        let place = self.map.place(key.lookup_hash(), namespace_hash(namespace));
+        let place = Place::new(key.lookup_hash(), namespace_hash(namespace));
         let is_it = |slot: &Slot<K, N, V>| key.equals(&slot.key) && slot.namespace == *namespace;
         self.map.remove(place, is_it, self.turn)
     }
 
     /// Removes a key; tells whether it was there. Never clones a value.
     pub fn delete_in<Q: Lookup<K> + ?Sized>(&mut self, namespace: &N, key: &Q) -> bool {
-        let place = self.map.place(key.lookup_hash(), namespace_hash(namespace));
+        let place = Place::new(key.lookup_hash(), namespace_hash(namespace));
         let is_it = |slot: &Slot<K, N, V>| key.equals(&slot.key) && slot.namespace == *namespace;
         self.map.delete(place, is_it, self.turn)
     }

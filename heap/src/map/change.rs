@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use super::{Place, StateMap};
+use crate::ledger::Ledger;
 use crate::listing::PieceOwner;
 use crate::open::{Aside, Open};
-use crate::overlay::Marks;
+use crate::origins::Part;
+use crate::overlay::{Marks, Rewrites};
 use crate::owed::{Gate, Locked, Site, needed_after, pay_and_free, touch};
 use crate::piece::{Accounts, Gone, Piece, Slot};
-use crate::shards::Opened;
+use crate::shards::{Opened, Spot};
 use crate::turn::Turn;
 
 /// A piece, and what it shares with writers if the lock is held.
@@ -53,7 +55,7 @@ where
         if let Some(gate) = gate {
             gate.protect(piece, bucket, &self.site, self.accounts.labelling());
         }
-        piece.mark(bucket, &mut self.accounts);
+        piece.mark(bucket, || self.accounts.reborrow());
         piece.slot_mut(bucket).map(|slot| change(&mut slot.value))
     }
 
@@ -69,7 +71,7 @@ where
             }),
             _ => None,
         };
-        piece.mark(bucket, &mut self.accounts);
+        piece.mark(bucket, || self.accounts.reborrow());
         let old = piece.slot_mut(bucket).map(|slot| std::mem::replace(&mut slot.value, value))?;
         let Some(gate) = gate else { return Some(old) };
         match record {
@@ -132,6 +134,55 @@ where
     }
 }
 
+/// A piece that owes nothing, to change: what opening a piece comes to there.
+struct Free<'a, K, N, V> {
+    piece: &'a mut Piece<K, N, V>,
+    number: usize,
+    spots: &'a [Spot],
+    origins: &'a mut Ledger,
+    rewrites: &'a mut Rewrites,
+    turn: &'a Turn,
+}
+
+impl<'a, K, N, V> Free<'a, K, N, V> {
+    /// The entry that `is_it`, marked and ready for a change.
+    #[inline(always)]
+    fn find_to_change(
+        self,
+        hash: u64,
+        is_it: impl FnMut(&Slot<K, N, V>) -> bool,
+    ) -> Option<&'a mut Slot<K, N, V>> {
+        let (piece, accounts) = self.split();
+        piece.find_to_change(hash, is_it, accounts)
+    }
+
+    /// The entry in a bucket, marked and ready for a change.
+    #[inline]
+    fn at(self, bucket: usize) -> Option<&'a mut Slot<K, N, V>> {
+        let (piece, accounts) = self.split();
+        piece.mark(bucket, accounts);
+        piece.slot_mut(bucket)
+    }
+
+    /// The piece, and what makes accounts for its changes: most changes need none.
+    #[inline(always)]
+    fn split(self) -> (&'a mut Piece<K, N, V>, impl FnOnce() -> Accounts<'a>) {
+        let Self { piece, number, spots, origins, rewrites, turn } = self;
+        let part = move || spots.get(number).map_or(Part(0), |spot| spot.part);
+        (piece, move || accounts_of(origins, rewrites, turn, part()))
+    }
+}
+
+#[inline]
+fn accounts_of<'a>(
+    origins: &'a mut Ledger,
+    rewrites: &'a mut Rewrites,
+    turn: &'a Turn,
+    part: Part,
+) -> Accounts<'a> {
+    Accounts { origins: origins.open(rewrites), rewrites, turn, part }
+}
+
 /// Whether taking an entry out is a removal that the log must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Log {
@@ -152,8 +203,7 @@ where
         let Opened { owner, listing, spot } = self.shards.open(number)?;
         let part = spot.part;
         let site = Site { shard: spot.shard, counters: &turn.counters };
-        let origins = self.origins.open(&self.rewrites);
-        let mut accounts = Accounts { turn, origins, rewrites: &mut self.rewrites, part };
+        let mut accounts = accounts_of(&mut self.origins, &mut self.rewrites, turn, part);
         if owner.is_free(&turn.clock) {
             let access = Access::Free(owner.write(&turn.clock)?);
             return Some(Change { access, accounts, site });
@@ -175,15 +225,19 @@ where
     /// Puts a value; tells whether the key was absent. Never clones a value.
     #[inline]
     pub(crate) fn put(&mut self, place: Place, slot: Slot<K, N, V>, turn: &Turn) -> bool {
-        let found = self.locate(place, |it| it.key == slot.key && it.namespace == slot.namespace);
-        let Some((number, bucket)) = found else {
+        let is_it = |it: &Slot<K, N, V>| it.key == slot.key && it.namespace == slot.namespace;
+        if let Some(free) = self.free(place, turn) {
+            let Some(found) = free.find_to_change(place.hash, is_it) else {
+                self.insert(place, slot, turn);
+                return true;
+            };
+            found.value = slot.value;
+            return false;
+        }
+        let Some((number, bucket)) = self.locate(place, is_it) else {
             self.insert(place, slot, turn);
             return true;
         };
-        if let Some(it) = self.free_slot(number, bucket, turn) {
-            it.value = slot.value;
-            return false;
-        }
         // The old value, and the key that was not needed, are dropped after the lock has gone.
         let _old = self.change(number, turn).and_then(|mut change| change.put(bucket, slot.value));
         false
@@ -223,9 +277,11 @@ where
         turn: &Turn,
         change: impl FnOnce(&mut V) -> R,
     ) -> Option<R> {
-        let number = self.shards.number_of(place)?;
-        let bucket = self.shards.piece(number)?.find_bucket(place.hash, is_it)?;
-        self.update_at((number, bucket), turn, change)
+        if let Some(free) = self.free(place, turn) {
+            return free.find_to_change(place.hash, is_it).map(|slot| change(&mut slot.value));
+        }
+        let (number, bucket) = self.locate(place, is_it)?;
+        self.change(number, turn)?.update(bucket, change)
     }
 
     /// Lets `change` at the value of an entry.
@@ -236,27 +292,24 @@ where
         turn: &Turn,
         change: impl FnOnce(&mut V) -> R,
     ) -> Option<R> {
-        match self.free_slot(number, bucket, turn) {
-            Some(slot) => Some(change(&mut slot.value)),
+        match self.free_at(number, turn) {
+            Some(free) => free.at(bucket).map(|slot| change(&mut slot.value)),
             None => self.change(number, turn)?.update(bucket, change),
         }
     }
 
-    /// The slot of an entry, marked and ready for a change, in a piece that owes nothing: what opening the piece for a
-    /// change comes to there.
-    #[inline]
-    fn free_slot<'a>(
-        &'a mut self,
-        number: usize,
-        bucket: usize,
-        turn: &'a Turn,
-    ) -> Option<&'a mut Slot<K, N, V>> {
-        let (piece, spot) = self.shards.free_piece(number, turn)?;
-        if !piece.is_changed(bucket) {
-            let (origins, part) = (self.origins.open(&self.rewrites), spot.part);
-            piece.mark(bucket, &mut Accounts { turn, origins, rewrites: &mut self.rewrites, part });
-        }
-        piece.slot_mut(bucket)
+    /// The piece at a place, if it owes nothing.
+    #[inline(always)]
+    fn free<'a>(&'a mut self, place: Place, turn: &'a Turn) -> Option<Free<'a, K, N, V>> {
+        self.free_at(self.shards.number_of(place)?, turn)
+    }
+
+    /// A piece, if it owes nothing.
+    #[inline(always)]
+    fn free_at<'a>(&'a mut self, number: usize, turn: &'a Turn) -> Option<Free<'a, K, N, V>> {
+        let (piece, spots) = self.shards.free_piece(number, turn)?;
+        let (origins, rewrites) = (&mut self.origins, &mut self.rewrites);
+        Some(Free { piece, number, spots, origins, rewrites, turn })
     }
 
     /// Removes the entry that `is_it`; returns its value, cloned if a snapshot wants it.
@@ -384,8 +437,7 @@ where
         while let Some(Opened { owner, spot, .. }) = self.shards.open(number) {
             number += 1;
             let site = Site { shard: spot.shard, counters: &turn.counters };
-            let origins = self.origins.open(&self.rewrites);
-            let mut accounts = Accounts { turn, origins, rewrites: &mut self.rewrites, part: spot.part };
+            let mut accounts = accounts_of(&mut self.origins, &mut self.rewrites, turn, spot.part);
             let mut guard = owner.lock(&turn.clock);
             touch(&mut guard, &mut accounts, &self.opens, &site);
             pay_and_free(&mut guard, &accounts, &site);

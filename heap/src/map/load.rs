@@ -83,13 +83,13 @@ impl StateMap<Raw, Raw, Raw> {
         self.surrender(turn);
         typed.origins = Ledger::new(self.origins.open(&self.rewrites).clone());
         typed.rewrites = self.rewrites.clone();
-        for (shard, piece) in self.shards.pieces() {
+        for (_, piece) in self.shards.pieces() {
             for bucket in piece.occupied().ones() {
                 let Some(slot) = piece.slot(bucket) else { continue };
                 let key = typed.codecs.decode_key(slot.key.bytes(), limits)?;
                 let namespace = typed.codecs.decode_namespace(slot.namespace.bytes(), limits)?;
                 let value = typed.codecs.decode_value(slot.value.bytes(), limits)?;
-                let place = Place { shard, hash: Self::hash_of_slot(&*self.codecs, slot) };
+                let place = Self::place_of_slot(&*self.codecs, slot);
                 typed.insert_loaded(place, Slot { key, namespace, value }, &piece.origin(bucket), turn);
             }
         }

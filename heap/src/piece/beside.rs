@@ -1,148 +1,155 @@
-//! What stands beside each entry of a piece, in four bytes: where it comes from, since when its key may be known, and
-//! whether it has changed in the interval that is running in the piece.
+//! What stands beside each entry of a piece, in four bytes and a bit: where it comes from, since when its key may be
+//! known, and whether it has changed in the interval that is running in the piece.
 //!
 //! Owns: label, birth and changed bit by bucket. Does not own: what a label means (`origins`).
 //!
-//! Births are few among the entries of a piece, so each is kept once, and an entry has its number. The changed bit
-//! stands with the label because the first change of an entry needs both: one wait for memory instead of two.
+//! Births are few among the entries of a piece, so each is kept once, and an entry has its number. The changed bits
+//! stand by themselves: they are so few that those of a million entries stay near the processor, and what an update
+//! does next depends on its bit.
 
 use super::Label;
 use crate::bitmap::Bitmap;
 use crate::epochs::Epoch;
-use crate::pages::{PagedVec, Pages};
+use crate::pages::{PagedBox, paged};
 use crate::prefetch::prefetch;
 
 /// Label, birth and changed bit of each bucket of a piece.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Beside {
-    /// First, so that it is in the piece's first cache line.
-    by_bucket: PagedVec<Tag>,
-    /// A bit for each sixty-fourth of the buckets that may hold a changed one.
-    regions: u64,
-    /// Buckets of a region, as a power of two.
-    region_bits: u32,
+    /// The tag of each bucket, and after them the changed bits, 32 a cell. First, with the next field, so that both are
+    /// in the piece's first cache line.
+    cells: PagedBox<[u32]>,
+    buckets: usize,
     /// The distinct births. Some may be of entries that are gone.
     births: Vec<Epoch>,
 }
 
+/// Label and number of the birth, the latter in the upper half of a cell.
 #[derive(Clone, Copy, Debug)]
 struct Tag {
     label: Label,
-    /// The number of the birth, and [`CHANGED`].
     birth: u16,
 }
 
-/// Buckets of a word of a set.
-const BITS: usize = u64::BITS as usize;
+/// Changed bits of a cell.
+const CELL_BITS: usize = u32::BITS as usize;
 
-/// The entry has changed in the running interval.
-const CHANGED: u16 = 1 << 15;
 /// Numbers of births are below this.
-const BIRTHS_MAX: usize = CHANGED as usize;
+const BIRTHS_MAX: usize = u16::MAX as usize + 1;
 
-impl Tag {
-    fn birth(self) -> usize {
-        usize::from(self.birth & !CHANGED)
+impl From<u32> for Tag {
+    #[inline]
+    fn from(cell: u32) -> Self {
+        Self { label: Label(cell as u16), birth: (cell >> 16) as u16 }
     }
+}
 
-    fn is_changed(self) -> bool {
-        self.birth & CHANGED != 0
+impl From<Tag> for u32 {
+    #[inline]
+    fn from(tag: Tag) -> Self {
+        Self::from(tag.label.0) | Self::from(tag.birth) << 16
     }
 }
 
 impl Beside {
     /// For so many buckets, none of which has an entry.
     pub(crate) fn new(buckets: usize) -> Self {
-        let mut by_bucket = PagedVec::with_capacity_in(buckets, Pages);
-        by_bucket.resize(buckets, Tag { label: Label::NEW, birth: 0 });
-        let region_bits = buckets.next_power_of_two().trailing_zeros().saturating_sub(BITS.trailing_zeros());
-        Self { by_bucket, regions: 0, region_bits, births: Vec::new() }
+        let nothing = Tag { label: Label::NEW, birth: 0 };
+        let cells = paged(buckets + buckets.div_ceil(CELL_BITS), u32::from(nothing));
+        Self { cells, buckets, births: Vec::new() }
     }
 
     #[inline]
     pub(crate) fn prefetch(&self, bucket: usize) {
-        self.by_bucket.get(bucket).into_iter().for_each(prefetch);
+        self.cells.get(bucket).into_iter().for_each(prefetch);
+        self.cells.get(self.cell_of_bit(bucket)).into_iter().for_each(prefetch);
+    }
+
+    #[inline]
+    fn cell_of_bit(&self, bucket: usize) -> usize {
+        self.buckets + bucket / CELL_BITS
+    }
+
+    #[inline]
+    fn tag(&self, bucket: usize) -> Option<Tag> {
+        self.cells.get(bucket).map(|cell| Tag::from(*cell))
     }
 
     /// Whether an entry has changed in the running interval.
     #[inline]
     pub(crate) fn is_changed(&self, bucket: usize) -> bool {
-        self.by_bucket.get(bucket).is_some_and(|tag| tag.is_changed())
+        self.cells.get(self.cell_of_bit(bucket)).is_some_and(|bits| bits >> (bucket % CELL_BITS) & 1 == 1)
     }
 
     /// Notes that an entry changes; its label if that is its first change in the running interval.
     #[inline]
     pub(crate) fn change(&mut self, bucket: usize) -> Option<Label> {
-        let tag = self.by_bucket.get_mut(bucket).filter(|tag| !tag.is_changed())?;
-        tag.birth |= CHANGED;
-        self.regions |= 1 << (bucket >> self.region_bits);
-        Some(tag.label)
+        let cell = self.cell_of_bit(bucket);
+        let (bits, bit) = (self.cells.get_mut(cell)?, 1 << (bucket % CELL_BITS));
+        if *bits & bit != 0 {
+            return None;
+        }
+        *bits |= bit;
+        Some(self.label(bucket))
     }
 
     /// Takes the note of a change back; tells whether there was one.
     pub(crate) fn forget_change(&mut self, bucket: usize) -> bool {
-        let tag = self.by_bucket.get_mut(bucket).filter(|tag| tag.is_changed());
-        tag.map(|tag| tag.birth &= !CHANGED).is_some()
+        let was_there = self.is_changed(bucket);
+        let cell = self.cell_of_bit(bucket);
+        self.cells.get_mut(cell).into_iter().for_each(|bits| *bits &= !(1 << (bucket % CELL_BITS)));
+        was_there
     }
 
-    /// The buckets of the entries that have changed in the running interval. O(buckets of their regions).
+    /// The buckets of the entries that have changed in the running interval. O(buckets ÷ 64).
     pub(crate) fn changed(&self) -> Bitmap {
-        if self.regions == 0 {
+        let cells = self.cells.get(self.buckets..).unwrap_or_default();
+        if cells.iter().all(|bits| *bits == 0) {
             return Bitmap::default();
         }
-        let word = |(index, tags): (usize, &[Tag])| {
-            let region = (index * BITS) >> self.region_bits;
-            let whole_word_of_none =
-                self.region_bits >= BITS.trailing_zeros() && self.regions >> region & 1 == 0;
-            if whole_word_of_none {
-                return 0;
-            }
-            // Without a branch for each tag, which the next one would often gainsay.
-            let bits = tags.iter().enumerate().map(|(bit, tag)| u64::from(tag.is_changed()) << bit);
-            bits.fold(0, |word, bit| word | bit)
-        };
-        Bitmap::from_words(self.by_bucket.chunks(BITS).enumerate().map(word).collect())
+        let word =
+            |cells: &[u32]| cells.iter().rev().fold(0, |word, bits| word << CELL_BITS | u64::from(*bits));
+        Bitmap::from_words(cells.chunks(2).map(word).collect())
     }
 
     /// Ends the running interval: the entries that have changed in it get its label. Returns their buckets; `None` if
-    /// there are none. O(buckets of their regions).
+    /// there are none. O(buckets ÷ 64 + changed).
     pub(crate) fn end_interval(&mut self, label: impl Fn() -> Label) -> Option<Bitmap> {
         let changed = self.changed();
-        self.regions = 0;
         if changed.is_empty() {
             return None;
         }
         let label = label();
-        for bucket in changed.ones() {
-            if let Some(tag) = self.by_bucket.get_mut(bucket) {
-                *tag = Tag { label, birth: tag.birth & !CHANGED };
-            }
-        }
+        changed.ones().for_each(|bucket| self.set_label(bucket, label));
+        self.cells.iter_mut().skip(self.buckets).for_each(|bits| *bits = 0);
         Some(changed)
     }
 
     #[inline]
     pub(crate) fn label(&self, bucket: usize) -> Label {
-        self.by_bucket.get(bucket).map_or(Label::NEW, |tag| tag.label)
+        self.tag(bucket).map_or(Label::NEW, |tag| tag.label)
     }
 
     #[inline]
-    pub(crate) fn label_mut(&mut self, bucket: usize) -> Option<&mut Label> {
-        self.by_bucket.get_mut(bucket).map(|tag| &mut tag.label)
+    pub(crate) fn set_label(&mut self, bucket: usize, label: Label) {
+        if let Some(cell) = self.cells.get_mut(bucket) {
+            *cell = Tag { label, ..Tag::from(*cell) }.into();
+        }
     }
 
     pub(crate) fn born(&self, bucket: usize) -> Epoch {
-        let number = self.by_bucket.get(bucket).map(|tag| tag.birth());
+        let number = self.tag(bucket).map(|tag| usize::from(tag.birth));
         number.and_then(|number| self.births.get(number)).copied().unwrap_or_default()
     }
 
     /// Of an entry that has not changed in the running interval.
     #[inline]
     pub(crate) fn set(&mut self, bucket: usize, label: Label, born: Epoch) {
+        debug_assert!(!self.is_changed(bucket), "H8: a changed bit at an empty bucket");
         let birth = self.number_of(born);
-        if let Some(tag) = self.by_bucket.get_mut(bucket) {
-            *tag = Tag { label, birth };
+        if let Some(cell) = self.cells.get_mut(bucket) {
+            *cell = Tag { label, birth }.into();
         }
     }
 
@@ -161,7 +168,7 @@ impl Beside {
             return number as u16;
         }
         // Births of entries that are gone are forgotten, at the cost of less than one look at a bucket per birth.
-        if self.births.len() >= 64 && self.births.len() >= (2 * self.by_bucket.len()).min(BIRTHS_MAX) {
+        if self.births.len() >= 64 && self.births.len() >= (2 * self.buckets).min(BIRTHS_MAX) {
             self.forget_unused();
         }
         if self.births.len() >= BIRTHS_MAX {
@@ -184,21 +191,22 @@ impl Beside {
     fn forget_unused(&mut self) {
         let mut numbers: Vec<Option<u16>> = vec![None; self.births.len()];
         let mut births = Vec::new();
-        for tag in &mut self.by_bucket {
-            let old = tag.birth();
+        for cell in self.cells.iter_mut().take(self.buckets) {
+            let tag = Tag::from(*cell);
+            let old = usize::from(tag.birth);
             let (Some(number), Some(born)) = (numbers.get_mut(old), self.births.get(old)) else { continue };
             let number = *number.get_or_insert_with(|| {
                 births.push(*born);
                 (births.len() - 1) as u16
             });
-            tag.birth = number | tag.birth & CHANGED;
+            *cell = Tag { birth: number, ..tag }.into();
         }
         self.births = births;
     }
 
     /// Bytes of memory beside the struct itself.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.by_bucket.capacity() * size_of::<Tag>() + self.births.capacity() * size_of::<Epoch>()
+        size_of_val(&*self.cells) + self.births.capacity() * size_of::<Epoch>()
     }
 }
 
