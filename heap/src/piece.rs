@@ -157,19 +157,33 @@ impl<K, N, V> Piece<K, N, V> {
         hash: u64,
         is_it: impl FnMut(&Slot<K, N, V>) -> bool,
     ) -> Option<&Slot<K, N, V>> {
+        self.prefetch_likely_slot(hash);
         self.table.find(table_hash(hash), is_it)
+    }
+
+    /// Asks for the slot at which the search for a hash begins, where its entry most often is: the wait for it and that
+    /// for the control bytes then overlap.
+    #[inline(always)]
+    fn prefetch_likely_slot(&self, hash: u64) -> usize {
+        let bucket = table_hash(hash) as usize & (self.table.num_buckets() - 1);
+        prefetch_address(self.controls.wrapping_sub((bucket + 1) * size_of::<Slot<K, N, V>>()));
+        bucket
     }
 
     #[inline]
     pub(crate) fn find_bucket(&self, hash: u64, is_it: impl FnMut(&Slot<K, N, V>) -> bool) -> Option<usize> {
+        self.prefetch_likely_slot(hash);
         self.table.find_bucket_index(table_hash(hash), is_it)
     }
 
-    /// Asks for the control bytes at which the search for a hash begins.
+    /// Asks for what the search for a hash probably looks at and, if it is `to_change`, for what stands beside it.
     #[inline]
-    pub(crate) fn prefetch_controls(&self, hash: u64) {
-        let begin = table_hash(hash) as usize & (self.table.num_buckets() - 1);
-        prefetch_address(self.controls + begin);
+    pub(crate) fn prefetch_likely(&self, hash: u64, to_change: bool) {
+        let likely = self.prefetch_likely_slot(hash);
+        prefetch_address(self.controls + likely);
+        if to_change {
+            self.beside.prefetch(likely);
+        }
     }
 
     /// Puts a slot into the table, which has room; returns its bucket.
@@ -382,6 +396,8 @@ impl<K, N, V> Piece<K, N, V> {
         is_it: impl FnMut(&Slot<K, N, V>) -> bool,
         accounts: impl FnOnce() -> Accounts<'a>,
     ) -> Option<&mut Slot<K, N, V>> {
+        let likely = self.prefetch_likely_slot(hash);
+        self.beside.prefetch_bit(likely);
         let entry = self.table.find_entry(table_hash(hash), is_it).ok()?;
         Self::mark_beside((&mut self.marks, &mut self.beside), entry.bucket_index(), accounts);
         Some(entry.into_mut())

@@ -46,7 +46,7 @@ impl<K, N, V> StateMap<K, N, V> {
         }
         for guess in all.iter().take(count) {
             if let Some(piece) = self.shards.piece(guess.number as usize) {
-                piece.prefetch_controls(guess.hash);
+                piece.prefetch_likely(guess.hash, to_change);
             }
         }
         for guess in all.iter_mut().take(count) {

@@ -60,6 +60,12 @@ impl Beside {
         Self { cells, buckets, births: Vec::new() }
     }
 
+    /// Asks for the changed bit of a bucket.
+    #[inline(always)]
+    pub(crate) fn prefetch_bit(&self, bucket: usize) {
+        self.cells.get(self.cell_of_bit(bucket)).into_iter().for_each(prefetch);
+    }
+
     #[inline]
     pub(crate) fn prefetch(&self, bucket: usize) {
         self.cells.get(bucket).into_iter().for_each(prefetch);

@@ -23,6 +23,7 @@ impl<K, N, V> Piece<K, N, V> {
         is_it: impl FnMut(&Slot<K, N, V>) -> bool,
     ) -> Option<Vacancy<'_, K, N, V>> {
         debug_assert!(!self.is_full(), "H8: an insertion into a full table");
+        self.prefetch_likely_slot(hash);
         match self.table.entry(table_hash(hash), is_it, |_| table_hash(hash)) {
             Entry::Occupied(_) => None,
             Entry::Vacant(place) => {
