@@ -23,7 +23,9 @@ const BITS_MAX: u32 = 36;
 #[derive(Debug)]
 pub(crate) struct Directory {
     slots: Vec<u32>,
-    /// Whether the low bits of a hash are the slot.
+    /// The number of slots less one where the low bits of a hash are the slot, 0 elsewhere.
+    mask: usize,
+    /// Whether they are.
     whole: bool,
     /// The lowest bit of a hash that tells pieces of a key group apart.
     shift: u32,
@@ -75,22 +77,24 @@ impl Directory {
         let shift = if whole { shard_bits } else { GROUP_BITS };
         let slots = vec![NONE; 1 << shard_bits];
         let groups = Groups::new(layout);
-        Self { slots, whole, shift, shard_bits, state_bits: shard_bits, depth: 0, groups }
+        let mask = if whole { slots.len() - 1 } else { 0 };
+        Self { slots, mask, whole, shift, shard_bits, state_bits: shard_bits, depth: 0, groups }
     }
 
     /// A directory of no pieces for one shard, which then goes into that of the state. Its only shard has number 0.
     pub(crate) fn of_shard(layout: Layout) -> Self {
-        Self { slots: vec![NONE], whole: false, shard_bits: 0, ..Self::new(layout) }
+        Self { slots: vec![NONE], mask: 0, whole: false, shard_bits: 0, ..Self::new(layout) }
     }
 
     /// The piece at a place; none, or one without such a key, if there is none.
     #[inline(always)]
     pub(crate) fn find(&self, place: Place) -> Option<usize> {
-        let slot = if self.whole {
-            place.hash as usize & self.slots.len().checked_sub(1)?
-        } else {
-            let shard = self.groups.shard_of(place.key_hash);
-            self.slot(shard, (place.hash >> self.shift) as usize & ((1 << self.depth) - 1))
+        let slot = match self.mask {
+            0 => {
+                let shard = self.groups.shard_of(place.key_hash);
+                self.slot(shard, (place.hash >> self.shift) as usize & ((1 << self.depth) - 1))
+            }
+            mask => place.hash as usize & mask,
         };
         self.slots.get(slot).map(|number| *number as usize)
     }
@@ -146,8 +150,7 @@ impl Directory {
     /// O(slots of the shard), and O(slots) if the directory grows.
     pub(crate) fn adopt(&mut self, shard: usize, own: &Self, numbers: &[u32]) {
         while self.depth < own.depth {
-            self.slots.extend_from_within(..);
-            self.depth += 1;
+            self.double();
         }
         for bits in 0..1_usize << self.depth {
             let number = own.slots.get(bits & (own.slots.len() - 1)).and_then(|at| numbers.get(*at as usize));
@@ -156,6 +159,16 @@ impl Directory {
                 *slot = *number;
             }
         }
+    }
+
+    fn double(&mut self) {
+        self.slots.extend_from_within(..);
+        self.depth += 1;
+        self.note_mask();
+    }
+
+    fn note_mask(&mut self) {
+        self.mask = if self.whole { self.slots.len() - 1 } else { 0 };
     }
 
     /// The first piece of a shard.
@@ -172,8 +185,7 @@ impl Directory {
     /// O(slots) if the directory grows.
     pub(crate) fn split(&mut self, shard: usize, depth: u32, (near, far): (u32, u32)) {
         if self.depth == depth {
-            self.slots.extend_from_within(..);
-            self.depth += 1;
+            self.double();
         }
         for bits in (0..1_usize << self.depth).filter(|bits| bits >> depth & 1 == 1) {
             let slot = self.slot(shard, bits);
@@ -188,6 +200,7 @@ impl Directory {
         self.slots.truncate(1 << self.shard_bits);
         self.slots.fill(NONE);
         self.depth = 0;
+        self.note_mask();
     }
 
     /// Bytes of memory beside the struct itself.

@@ -380,11 +380,16 @@ impl<K, N, V> Piece<K, N, V> {
         accounts: impl FnOnce() -> Accounts<'a>,
     ) {
         let Some(label) = beside.change(bucket) else { return };
-        let mut accounts = accounts();
-        let old = match marks.is_empty() {
-            true => label,
-            false => Self::lose_marks((marks, beside), bucket, &mut accounts),
-        };
+        if !marks.is_empty() {
+            return Self::mark_marked((marks, beside), bucket, accounts());
+        }
+        let Accounts { turn, origins, part, .. } = accounts();
+        origins.change(label, part, turn.interval);
+    }
+
+    #[cold]
+    fn mark_marked(beside: (&mut Marks, &mut Beside), bucket: usize, mut accounts: Accounts<'_>) {
+        let old = Self::lose_marks(beside, bucket, &mut accounts);
         accounts.origins.change(old, accounts.part, accounts.turn.interval);
     }
 

@@ -45,7 +45,7 @@ pub(crate) struct Opened<'a, K, N, V> {
 }
 
 /// A piece that owes nothing, to change, and where all pieces are listed.
-pub(crate) type FreePiece<'a, K, N, V> = (&'a mut Piece<K, N, V>, &'a [Spot]);
+pub(crate) type FreePiece<'a, K, N, V> = (&'a mut Piece<K, N, V>, &'a Vec<Spot>);
 
 /// All pieces of one state.
 pub(crate) struct Shards<K, N, V> {

@@ -138,7 +138,7 @@ where
 struct Free<'a, K, N, V> {
     piece: &'a mut Piece<K, N, V>,
     number: usize,
-    spots: &'a [Spot],
+    spots: &'a Vec<Spot>,
     origins: &'a mut Ledger,
     rewrites: &'a mut Rewrites,
     turn: &'a Turn,

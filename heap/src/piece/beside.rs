@@ -11,16 +11,17 @@ use super::Label;
 use crate::bitmap::Bitmap;
 use crate::epochs::Epoch;
 use crate::pages::{PagedBox, paged};
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_address;
 
 /// Label, birth and changed bit of each bucket of a piece.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Beside {
-    /// The tag of each bucket, and after them the changed bits, 32 a cell. First, with the next field, so that both are
-    /// in the piece's first cache line.
+    /// The changed bits, 32 a cell, and after them the tag of each bucket. First, with the next field, so that both are in
+    /// the piece's first cache line.
     cells: PagedBox<[u32]>,
-    buckets: usize,
+    /// The cell of the first tag.
+    tags: usize,
     /// The distinct births. Some may be of entries that are gone.
     births: Vec<Epoch>,
 }
@@ -56,43 +57,51 @@ impl Beside {
     /// For so many buckets, none of which has an entry.
     pub(crate) fn new(buckets: usize) -> Self {
         let nothing = Tag { label: Label::NEW, birth: 0 };
-        let cells = paged(buckets + buckets.div_ceil(CELL_BITS), u32::from(nothing));
-        Self { cells, buckets, births: Vec::new() }
+        let tags = buckets.div_ceil(CELL_BITS);
+        let mut cells = paged(tags + buckets, u32::from(nothing));
+        cells.iter_mut().take(tags).for_each(|bits| *bits = 0);
+        Self { cells, tags, births: Vec::new() }
+    }
+
+    fn buckets(&self) -> usize {
+        self.cells.len() - self.tags
     }
 
     /// Asks for the changed bit of a bucket.
     #[inline(always)]
     pub(crate) fn prefetch_bit(&self, bucket: usize) {
-        self.cells.get(self.cell_of_bit(bucket)).into_iter().for_each(prefetch);
+        // Not through a reference: whether there is such a bucket would have to be asked first.
+        prefetch_address(self.cells.as_ptr().addr() + bucket / CELL_BITS * size_of::<u32>());
     }
 
+    /// Asks for all that stands beside a bucket.
     #[inline]
     pub(crate) fn prefetch(&self, bucket: usize) {
-        self.cells.get(bucket).into_iter().for_each(prefetch);
-        self.cells.get(self.cell_of_bit(bucket)).into_iter().for_each(prefetch);
-    }
-
-    #[inline]
-    fn cell_of_bit(&self, bucket: usize) -> usize {
-        self.buckets + bucket / CELL_BITS
+        self.prefetch_bit(bucket);
+        prefetch_address(self.cells.as_ptr().addr() + (self.tags + bucket) * size_of::<u32>());
     }
 
     #[inline]
     fn tag(&self, bucket: usize) -> Option<Tag> {
-        self.cells.get(bucket).map(|cell| Tag::from(*cell))
+        self.cells.get(self.tags + bucket).map(|cell| Tag::from(*cell))
+    }
+
+    #[inline]
+    fn set_tag(&mut self, bucket: usize, tag: Tag) {
+        let at = self.tags + bucket;
+        self.cells.get_mut(at).into_iter().for_each(|cell| *cell = tag.into());
     }
 
     /// Whether an entry has changed in the running interval.
     #[inline]
     pub(crate) fn is_changed(&self, bucket: usize) -> bool {
-        self.cells.get(self.cell_of_bit(bucket)).is_some_and(|bits| bits >> (bucket % CELL_BITS) & 1 == 1)
+        self.cells.get(bucket / CELL_BITS).is_some_and(|bits| bits >> (bucket % CELL_BITS) & 1 == 1)
     }
 
     /// Notes that an entry changes; its label if that is its first change in the running interval.
     #[inline]
     pub(crate) fn change(&mut self, bucket: usize) -> Option<Label> {
-        let cell = self.cell_of_bit(bucket);
-        let (bits, bit) = (self.cells.get_mut(cell)?, 1 << (bucket % CELL_BITS));
+        let (bits, bit) = (self.cells.get_mut(bucket / CELL_BITS)?, 1 << (bucket % CELL_BITS));
         if *bits & bit != 0 {
             return None;
         }
@@ -103,14 +112,16 @@ impl Beside {
     /// Takes the note of a change back; tells whether there was one.
     pub(crate) fn forget_change(&mut self, bucket: usize) -> bool {
         let was_there = self.is_changed(bucket);
-        let cell = self.cell_of_bit(bucket);
-        self.cells.get_mut(cell).into_iter().for_each(|bits| *bits &= !(1 << (bucket % CELL_BITS)));
+        self.cells
+            .get_mut(bucket / CELL_BITS)
+            .into_iter()
+            .for_each(|bits| *bits &= !(1 << (bucket % CELL_BITS)));
         was_there
     }
 
     /// The buckets of the entries that have changed in the running interval. O(buckets ÷ 64).
     pub(crate) fn changed(&self) -> Bitmap {
-        let cells = self.cells.get(self.buckets..).unwrap_or_default();
+        let cells = self.cells.get(..self.tags).unwrap_or_default();
         if cells.iter().all(|bits| *bits == 0) {
             return Bitmap::default();
         }
@@ -128,7 +139,7 @@ impl Beside {
         }
         let label = label();
         changed.ones().for_each(|bucket| self.set_label(bucket, label));
-        self.cells.iter_mut().skip(self.buckets).for_each(|bits| *bits = 0);
+        self.cells.iter_mut().take(self.tags).for_each(|bits| *bits = 0);
         Some(changed)
     }
 
@@ -139,8 +150,8 @@ impl Beside {
 
     #[inline]
     pub(crate) fn set_label(&mut self, bucket: usize, label: Label) {
-        if let Some(cell) = self.cells.get_mut(bucket) {
-            *cell = Tag { label, ..Tag::from(*cell) }.into();
+        if let Some(tag) = self.tag(bucket) {
+            self.set_tag(bucket, Tag { label, ..tag });
         }
     }
 
@@ -154,9 +165,7 @@ impl Beside {
     pub(crate) fn set(&mut self, bucket: usize, label: Label, born: Epoch) {
         debug_assert!(!self.is_changed(bucket), "H8: a changed bit at an empty bucket");
         let birth = self.number_of(born);
-        if let Some(cell) = self.cells.get_mut(bucket) {
-            *cell = Tag { label, birth }.into();
-        }
+        self.set_tag(bucket, Tag { label, birth });
     }
 
     /// The number of a birth; most are the one that came last.
@@ -174,7 +183,7 @@ impl Beside {
             return number as u16;
         }
         // Births of entries that are gone are forgotten, at the cost of less than one look at a bucket per birth.
-        if self.births.len() >= 64 && self.births.len() >= (2 * self.buckets).min(BIRTHS_MAX) {
+        if self.births.len() >= 64 && self.births.len() >= (2 * self.buckets()).min(BIRTHS_MAX) {
             self.forget_unused();
         }
         if self.births.len() >= BIRTHS_MAX {
@@ -197,7 +206,7 @@ impl Beside {
     fn forget_unused(&mut self) {
         let mut numbers: Vec<Option<u16>> = vec![None; self.births.len()];
         let mut births = Vec::new();
-        for cell in self.cells.iter_mut().take(self.buckets) {
+        for cell in self.cells.iter_mut().skip(self.tags) {
             let tag = Tag::from(*cell);
             let old = usize::from(tag.birth);
             let (Some(number), Some(born)) = (numbers.get_mut(old), self.births.get(old)) else { continue };
