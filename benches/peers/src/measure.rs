@@ -60,3 +60,16 @@ pub fn cpu_nanos() -> u64 {
 pub fn chill(cold: &mut [u8]) {
     cold.iter_mut().step_by(64).for_each(|byte| *byte = byte.wrapping_add(1));
 }
+
+/// Asks for the memory at an address, whether there is any or not.
+#[inline(always)]
+pub fn ask_for(address: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint that reads nothing and cannot fault, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::without_provenance(address));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
