@@ -2,7 +2,8 @@
 //!
 //! Each round visits a million keys in random order on each subject in turn. The keys are made beforehand, so that a
 //! processor may overlap look-ups; `chained` look-ups need each the answer of the one before. Before every round of
-//! updates a checkpoint is completed, so that each first change of an entry is marked as in a job that runs.
+//! updates a checkpoint is completed, so that each first change of an entry is marked as in a job that runs; then the same
+//! entries are changed again.
 
 use std::hint::black_box;
 
@@ -165,7 +166,7 @@ pub fn run<T: Kind>(scale: Scale) {
     let mut ours = Ours::<T>::filled(entries);
     let mut plain = Plain::<T, _>::filled(entries, allocator_api2::alloc::Global);
     let mut huge = Plain::<T, _>::filled(entries, HugePages);
-    let (mut gets, mut updates) = (Three::default(), Three::default());
+    let [mut gets, mut updates, mut again] = [(); 3].map(|()| Three::default());
     for round in 0..rounds as u64 {
         let visits = round * VISITS..(round + 1) * VISITS;
         let keys: Vec<T::K> = visits.map(|visit| T::key(below(visit, entries))).collect();
@@ -176,9 +177,13 @@ pub fn run<T: Kind>(scale: Scale) {
         updates.plain.push(plain.update(&keys));
         updates.huge.push(huge.update(&keys));
         updates.ours.push(ours.update(&keys));
+        again.plain.push(plain.update(&keys));
+        again.huge.push(huge.update(&keys));
+        again.ours.push(ours.update(&keys));
     }
     gets.print(&format!("get {}", T::NAME), entries);
     updates.print(&format!("update {}", T::NAME), entries);
+    again.print(&format!("update {}, changed already", T::NAME), entries);
 }
 
 /// Look-ups of numbers that need each the answer of the one before.
