@@ -401,8 +401,7 @@ impl<K, N, V> Piece<K, N, V> {
         is_it: impl FnMut(&Slot<K, N, V>) -> bool,
         accounts: impl FnOnce() -> Accounts<'a>,
     ) -> Option<&mut Slot<K, N, V>> {
-        let likely = self.prefetch_likely_slot(hash);
-        self.beside.prefetch_bit(likely);
+        self.prefetch_likely_slot(hash);
         let entry = self.table.find_entry(table_hash(hash), is_it).ok()?;
         Self::mark_beside((&mut self.marks, &mut self.beside), entry.bucket_index(), accounts);
         Some(entry.into_mut())

@@ -3,11 +3,11 @@
 //! Owns: the one instruction for it; it holds unsafe code because that takes a raw pointer. Does not own: when it pays.
 //!
 //! A load that misses the caches keeps everything after it from finishing, so a processor overlaps only as many misses
-//! as their instructions find place in its window: six or so of the look-ups here. A request waits for nothing.
+//! as their instructions find place in its window: three or so of the look-ups here. A request waits for nothing.
 
 #![expect(
     unsafe_code,
-    reason = "batches of look-ups and updates at 10 M entries gain a fifth, see benches/README.md"
+    reason = "look-ups and updates gain a fifth and more, in batches and alone, see papers/state-map.md"
 )]
 
 use std::sync::Arc;

@@ -67,18 +67,13 @@ impl Beside {
         self.cells.len() - self.tags
     }
 
-    /// Asks for the changed bit of a bucket.
-    #[inline(always)]
-    pub(crate) fn prefetch_bit(&self, bucket: usize) {
-        // Not through a reference: whether there is such a bucket would have to be asked first.
-        prefetch_address(self.cells.as_ptr().addr() + bucket / CELL_BITS * size_of::<u32>());
-    }
-
     /// Asks for all that stands beside a bucket.
     #[inline]
     pub(crate) fn prefetch(&self, bucket: usize) {
-        self.prefetch_bit(bucket);
-        prefetch_address(self.cells.as_ptr().addr() + (self.tags + bucket) * size_of::<u32>());
+        // Not through a reference: whether there is such a bucket would have to be asked first.
+        let cell = |at: usize| self.cells.as_ptr().addr() + at * size_of::<u32>();
+        prefetch_address(cell(bucket / CELL_BITS));
+        prefetch_address(cell(self.tags + bucket));
     }
 
     #[inline]
