@@ -77,8 +77,10 @@ impl Directory {
         let shift = if whole { shard_bits } else { GROUP_BITS };
         let slots = vec![NONE; 1 << shard_bits];
         let groups = Groups::new(layout);
-        let mask = if whole { slots.len() - 1 } else { 0 };
-        Self { slots, mask, whole, shift, shard_bits, state_bits: shard_bits, depth: 0, groups }
+        let state_bits = shard_bits;
+        let mut new = Self { slots, mask: 0, whole, shift, shard_bits, state_bits, depth: 0, groups };
+        new.note_mask();
+        new
     }
 
     /// A directory of no pieces for one shard, which then goes into that of the state. Its only shard has number 0.
@@ -99,10 +101,10 @@ impl Directory {
         self.slots.get(slot).map(|number| *number as usize)
     }
 
-    /// The shard of a place; `None` if its key group is not ours.
+    /// The shard of a key, also where this is the directory of one of them; `None` if its key group is not ours.
     #[inline]
-    pub(crate) fn shard_of(&self, place: Place) -> Option<usize> {
-        Some(self.groups.shard_of(place.key_hash)).filter(|shard| *shard < self.groups.shards)
+    pub(crate) fn shard_of(&self, key_hash: u64) -> Option<usize> {
+        Some(self.groups.shard_of(key_hash)).filter(|shard| *shard < self.groups.shards)
     }
 
     /// As [`find`](Self::find), in the directory of one shard.

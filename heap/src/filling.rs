@@ -67,9 +67,6 @@ pub(crate) struct FillingParts<K, N, V> {
 /// The entries of one key group of one state so far.
 pub(crate) struct Filling<K, N, V> {
     parts: FillingParts<K, N, V>,
-    key_group: u64,
-    /// The number of key groups less one, if that is a mask, or 0.
-    group_mask: u64,
     directory: Directory,
     pieces: Vec<Piece<K, N, V>>,
     hidden: HashTable<Hidden>,
@@ -141,10 +138,7 @@ where
 impl<K, N, V> Filling<K, N, V> {
     /// Without any entry.
     pub(crate) fn new(parts: FillingParts<K, N, V>) -> Self {
-        let groups = u64::from(parts.layout.count.get());
         Self {
-            key_group: u64::from(parts.layout.range.start().0) + parts.shard as u64,
-            group_mask: if groups.is_power_of_two() { groups - 1 } else { 0 },
             directory: Directory::of_shard(parts.layout),
             pieces: Vec::new(),
             hidden: HashTable::new(),
@@ -295,11 +289,7 @@ impl<K: Eq, N: Eq, V> Filling<K, N, V> {
         }
         let key = codecs.decode_key(put.key, run.limits)?;
         let key_hash = codecs.key_hash(&key);
-        let group = match self.group_mask {
-            0 => key_hash % u64::from(self.parts.layout.count.get()),
-            mask => key_hash & mask,
-        };
-        if group != self.key_group {
+        if self.directory.shard_of(key_hash) != Some(self.parts.shard) {
             let problem = "a key lies in another key group than its own";
             return Err(FormatError::Invalid { part: "block", problem });
         }

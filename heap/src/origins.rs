@@ -81,7 +81,7 @@ struct Uncounted {
     length: usize,
 }
 
-/// More do not make an update cheaper.
+/// So many that they are counted seldom, and take a few lines of the cache.
 const UNCOUNTED_MAX: usize = 64;
 
 impl Uncounted {
@@ -92,15 +92,7 @@ impl Origins {
     /// No labels; `parts` is at least 1.
     pub(crate) fn new(parts: usize) -> Self {
         let new = Origin { version: Epoch(0), newest: None, home: None, used: true };
-        Self {
-            origins: vec![new],
-            counts: vec![0; parts],
-            parts,
-            intervals: Vec::new(),
-            unused: Vec::new(),
-            witnesses: Vec::new(),
-            uncounted: Uncounted::NONE,
-        }
+        Self { origins: vec![new], counts: vec![0; parts], parts, ..Self::elsewhere() }
     }
 
     /// What stands for labels that are elsewhere: takes no memory.

@@ -44,7 +44,8 @@ pub(crate) struct Opened<'a, K, N, V> {
     pub(crate) spot: Spot,
 }
 
-/// A piece that owes nothing, to change, and where all pieces are listed.
+/// A piece that owes nothing, to change, and where all pieces are listed: the vector rather than a slice of it, since most
+/// changes do not look at it, and a slice would have to be loaded for all.
 pub(crate) type FreePiece<'a, K, N, V> = (&'a mut Piece<K, N, V>, &'a Vec<Spot>);
 
 /// All pieces of one state.
@@ -73,7 +74,7 @@ impl<K, N, V> Shards<K, N, V> {
     /// Whether the key group of a place is ours.
     #[inline]
     pub(crate) fn holds(&self, place: Place) -> bool {
-        self.directory.shard_of(place).is_some()
+        self.directory.shard_of(place.key_hash).is_some()
     }
 
     /// What writers see of each shard.
@@ -159,7 +160,7 @@ impl<K, N, V> Shards<K, N, V> {
             match self.number_of(place).and_then(|number| Some((number, self.piece(number)?))) {
                 Some((number, piece)) if !piece.is_full() => return Some(number),
                 Some((number, _)) => self.rebuild(number, turn, &of)?,
-                None => self.found(self.directory.shard_of(place)?, turn)?,
+                None => self.found(self.directory.shard_of(place.key_hash)?, turn)?,
             }
         }
     }
