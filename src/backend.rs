@@ -240,6 +240,7 @@ pub trait Backend: Sized + Send + 'static {
     /// # Errors
     ///
     /// As [`Backend::get`].
+    #[inline(always)]
     fn set<K: Key, N: Namespace, V: Value>(
         &mut self,
         state: Self::State<K, N, V>,

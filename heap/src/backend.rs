@@ -17,10 +17,11 @@ use smallvec::SmallVec;
 use crate::codecs::{Chosen, Raw, StateCodecs, Typed};
 use crate::encode::Antimatter;
 use crate::epochs::{Epoch, Epochs};
+use crate::erased::ErasedState;
 use crate::error::HeapError;
 use crate::handover::Clock;
 use crate::lineage::{BaseMode, Lineage};
-use crate::map::{AnyState, Layout, StateMap};
+use crate::map::{Layout, StateMap};
 use crate::places::Places;
 use crate::rewrite::RewritePolicy;
 use crate::state::{StateMut, StateRef, ValueState};
@@ -115,7 +116,7 @@ pub struct HeapFigures {
 /// ```
 pub struct HeapBackend {
     layout: Layout,
-    states: Vec<Box<dyn AnyState>>,
+    states: Vec<ErasedState>,
     turn: Turn,
     lineage: Lineage,
     newest: Option<CheckpointId>,
@@ -231,12 +232,13 @@ impl HeapBackend {
             self.open_state::<K, N, V>(index, descriptor, codecs)?;
             return Ok(ValueState::new(index as u16, number));
         }
-        let index = self.add_state(Box::new(StateMap::new(Arc::clone(&descriptor), codecs, self.layout)))?;
+        let index =
+            self.add_state(ErasedState::new(StateMap::new(Arc::clone(&descriptor), codecs, self.layout)))?;
         Ok(ValueState::new(index, number))
     }
 
     /// Adds a state that does not exist yet.
-    fn add_state(&mut self, state: Box<dyn AnyState>) -> Result<u16, HeapError> {
+    fn add_state(&mut self, state: ErasedState) -> Result<u16, HeapError> {
         let name = &state.descriptor().name;
         if name.is_empty() || name.len() > 255 {
             return Err(HeapError::StateName { bytes: name.len() });
@@ -264,7 +266,7 @@ impl HeapBackend {
             return Err(HeapError::StateTypesDiffer { name });
         };
         let typed = untyped.typed(descriptor, codecs, &self.turn);
-        *state = Box::new(typed.map_err(|source| HeapError::record(&name, "an entry", source))?);
+        *state = ErasedState::new(typed.map_err(|source| HeapError::record(&name, "an entry", source))?);
         Ok(())
     }
 

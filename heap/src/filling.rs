@@ -22,7 +22,7 @@ use crate::error::HeapError;
 use crate::map::Layout;
 use crate::origins::Label;
 use crate::owed::Gate;
-use crate::piece::{Piece, Rebuild, Slot, buckets_max, capacity_of};
+use crate::piece::{Piece, PieceFacts, Rebuild, Slot, buckets_max, capacity_of};
 use crate::restore::{RunIds, RunScope, RunTally};
 
 /// Room of the first table of a key group of which nothing was announced, in entries.
@@ -183,7 +183,9 @@ impl<K, N, V> Filling<K, N, V> {
             depth += 1;
         }
         let capacity = if depth == 0 { entries } else { capacity_max };
-        let piece = |_| Piece::new(capacity, depth, self.parts.interval);
+        let part = self.parts.layout.part_of(self.parts.shard);
+        let facts = PieceFacts { depth, part, interval: self.parts.interval };
+        let piece = |_| Piece::new(capacity, facts);
         self.pieces = (0..1 << depth).map(piece).collect();
         self.directory.fill_to(depth);
         self.parts.pieces.fetch_add(self.pieces.len(), Ordering::Relaxed);

@@ -1,6 +1,6 @@
-//! The labels of one state, handed to each snapshot without copying anything.
+//! The labels of one state and what its rewrites mean for them, handed to each snapshot without copying a table.
 //!
-//! Owns: who has the labels at present. Does not own: what they are (`origins`).
+//! Owns: who has the labels at present. Does not own: what they are (`origins`), what becomes of rewrites (`overlay`).
 //!
 //! A freeze gives the labels away; the first change after it takes a copy back, so that the pause does not pay for
 //! it, and does then what the freeze asks for.
@@ -11,8 +11,11 @@ use lowtide_format::CheckpointId;
 
 use crate::epochs::Epoch;
 use crate::origins::Origins;
+use crate::origins::Part;
 use crate::overlay::Rewrites;
+use crate::piece::Accounts;
 use crate::prefetch::prefetch_shared;
+use crate::turn::Turn;
 
 /// So many freezes may pass before what they ask for is done, even if nothing changes.
 const CUTS_MAX: usize = 16;
@@ -32,11 +35,12 @@ pub(crate) struct Ledger {
     /// While nothing has changed since a freeze, the labels are here, and `own` is empty.
     shared: Option<Arc<Origins>>,
     cuts: Vec<Cut>,
+    rewrites: Rewrites,
 }
 
 impl Ledger {
-    pub(crate) fn new(origins: Origins) -> Self {
-        Self { own: origins, shared: None, cuts: Vec::new() }
+    pub(crate) fn new(origins: Origins, rewrites: Rewrites) -> Self {
+        Self { own: origins, shared: None, cuts: Vec::new(), rewrites }
     }
 
     /// Asks for the labels where a freeze looks at them.
@@ -49,29 +53,45 @@ impl Ledger {
         self.shared.as_deref().unwrap_or(&self.own)
     }
 
-    /// The labels, to change.
+    pub(crate) fn rewrites(&self) -> &Rewrites {
+        &self.rewrites
+    }
+
+    /// The labels and the rewrites, to change.
     #[inline]
-    pub(crate) fn open(&mut self, rewrites: &Rewrites) -> &mut Origins {
+    pub(crate) fn open(&mut self) -> (&mut Origins, &mut Rewrites) {
         if self.shared.is_some() {
-            self.take_back(rewrites);
+            self.take_back();
         }
-        &mut self.own
+        (&mut self.own, &mut self.rewrites)
+    }
+
+    /// The rewrites, to change without a look at the labels.
+    pub(crate) fn rewrites_mut(&mut self) -> &mut Rewrites {
+        &mut self.rewrites
+    }
+
+    /// What a change in one part moves.
+    #[inline]
+    pub(crate) fn accounts<'a>(&'a mut self, turn: &'a Turn, part: Part) -> Accounts<'a> {
+        let (origins, rewrites) = self.open();
+        Accounts { turn, origins, rewrites, part }
     }
 
     #[cold]
-    fn take_back(&mut self, rewrites: &Rewrites) {
+    fn take_back(&mut self) {
         if let Some(shared) = self.shared.take() {
             self.own = Arc::try_unwrap(shared).unwrap_or_else(|shared| (*shared).clone());
         }
         for Cut { id, after } in std::mem::take(&mut self.cuts) {
-            self.own.freeze(id, after, |label| rewrites.pins(label));
+            self.own.freeze(id, after, |label| self.rewrites.pins(label));
         }
     }
 
     /// Gives the labels to a snapshot. O(1), but for a freeze after many without any change.
-    pub(crate) fn freeze(&mut self, cut: Option<Cut>, rewrites: &Rewrites) -> Arc<Origins> {
+    pub(crate) fn freeze(&mut self, cut: Option<Cut>) -> Arc<Origins> {
         if self.cuts.len() >= CUTS_MAX {
-            self.open(rewrites);
+            self.open();
         }
         let shared = match self.shared.take() {
             Some(shared) => shared,

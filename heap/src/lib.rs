@@ -19,6 +19,7 @@ mod codecs;
 mod directory;
 mod encode;
 mod epochs;
+mod erased;
 mod error;
 mod filling;
 mod handover;

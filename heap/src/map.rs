@@ -75,8 +75,7 @@ pub(crate) struct StateMap<K, N, V> {
     layout: Layout,
     shards: Shards<K, N, V>,
     listings: Arc<[Arc<Listing<K, N, V>>]>,
-    origins: Ledger,
-    rewrites: Rewrites,
+    ledger: Ledger,
     len: usize,
     opens: Vec<Arc<Open<K, N, V>>>,
     clears: Clears<N>,
@@ -102,8 +101,7 @@ impl<K, N, V> StateMap<K, N, V> {
             layout,
             shards,
             listings,
-            origins: Ledger::new(Origins::new(layout.parts())),
-            rewrites: Rewrites::default(),
+            ledger: Ledger::new(Origins::new(layout.parts()), Rewrites::default()),
             len: 0,
             opens: Vec::new(),
             clears: Clears::default(),
@@ -173,7 +171,7 @@ impl<K, N, V> StateMap<K, N, V> {
     pub(crate) fn check_invariants(&self) {
         let entries: usize = self.shards.pieces().map(|(_, piece)| piece.len()).sum();
         assert_eq!(entries, self.len, "H2: entries in the pieces, and as counted");
-        assert_eq!(self.origins.view().total(), self.len as u64, "H2: counts of labels, and entries");
+        assert_eq!(self.ledger.view().total(), self.len as u64, "H2: counts of labels, and entries");
         self.shards.check_invariants(|slot| Self::place_of_slot(&*self.codecs, slot));
     }
 }

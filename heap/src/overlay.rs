@@ -29,7 +29,7 @@ use crate::origins::{FixedHome, Label, Origins, Part};
 use crate::piece::Beside;
 
 /// The buckets of a piece that bear the marks of some rewrites, by the epoch of the rewrite.
-pub(crate) type Marks = SmallVec<[(Epoch, Bitmap); 1]>;
+pub(crate) type Marks = Vec<(Epoch, Bitmap)>;
 
 /// The rewrites whose marks one bucket bears, oldest first.
 pub(crate) type MarkedBy = SmallVec<[Epoch; 4]>;

@@ -98,7 +98,19 @@ pub(crate) struct Labelling<'a> {
     pub(crate) part: Part,
 }
 
-/// One table and what stands beside it. What reads and most writes need lies in the first cache lines.
+/// What a piece is, apart from what is in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PieceFacts {
+    /// How many bits of the hash all keys here share.
+    pub(crate) depth: u32,
+    /// The interval in which the changed bits beside the entries were set.
+    pub(crate) interval: Epoch,
+    /// The part of the key groups under which its entries are counted.
+    pub(crate) part: Part,
+}
+
+/// One table and what stands beside it. What reads and most writes need lies in the first cache line, what the first change
+/// of an entry needs in the second.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Piece<K, N, V> {
@@ -106,15 +118,12 @@ pub(crate) struct Piece<K, N, V> {
     /// Where the table's control bytes begin, only to ask for them early; 0 until there is an entry.
     controls: usize,
     beside: Beside,
-    /// The interval in which the changed bits beside the entries were set.
-    interval: Epoch,
-    /// How many bits of the hash all keys here share.
-    depth: u32,
+    facts: PieceFacts,
+    /// Buckets whose entries were written again.
+    marks: Marks,
     /// Buckets changed up to an epoch, and after the one before.
     older: SmallVec<[(Epoch, Bitmap); 1]>,
     removals: RemovalLog<K, N>,
-    /// Buckets whose entries were written again.
-    marks: Marks,
     /// Counts rebuilds, after which buckets have other numbers.
     rebuilds: u32,
 }
@@ -135,19 +144,18 @@ fn controls_of<K, N, V>(slot: &Slot<K, N, V>, bucket: usize) -> usize {
 
 impl<K, N, V> Piece<K, N, V> {
     /// An empty piece with room for `capacity` entries.
-    pub(crate) fn new(capacity: usize, depth: u32, interval: Epoch) -> Self {
+    pub(crate) fn new(capacity: usize, facts: PieceFacts) -> Self {
         let table = HashTable::with_capacity_in(capacity, Pages);
         let buckets = table.num_buckets();
         Self {
             table,
             controls: 0,
             beside: Beside::new(buckets),
-            interval,
+            facts,
+            marks: Marks::new(),
             older: SmallVec::new(),
             removals: RemovalLog::default(),
-            marks: Marks::new(),
             rebuilds: 0,
-            depth,
         }
     }
 
@@ -234,7 +242,12 @@ impl<K, N, V> Piece<K, N, V> {
     }
 
     pub(crate) fn depth(&self) -> u32 {
-        self.depth
+        self.facts.depth
+    }
+
+    #[inline]
+    pub(crate) fn part(&self) -> Part {
+        self.facts.part
     }
 
     pub(crate) fn removals(&self) -> &RemovalLog<K, N> {
@@ -254,7 +267,7 @@ impl<K, N, V> Piece<K, N, V> {
     /// The interval of the last change of an entry; `also` are marks that are not here yet.
     pub(crate) fn version(&self, bucket: usize, view: Labelling<'_>, also: &Marks) -> Epoch {
         if self.beside.is_changed(bucket) {
-            return self.interval;
+            return self.facts.interval;
         }
         let mut label = self.label(bucket);
         if !(self.marks.is_empty() && also.is_empty()) {
@@ -266,7 +279,7 @@ impl<K, N, V> Piece<K, N, V> {
     /// Buckets whose entries are no candidates for a rewrite by the freeze that ended `epoch` against a base of
     /// `base`: they changed after the freeze, or are part of the delta.
     pub(crate) fn changed_around(&self, epoch: Epoch, base: Epoch) -> Bitmap {
-        let mut bits = if self.interval > base { self.beside.changed() } else { Bitmap::default() };
+        let mut bits = if self.facts.interval > base { self.beside.changed() } else { Bitmap::default() };
         self.older.iter().filter(|(of, _)| *of > epoch).for_each(|(_, set)| bits.union_with(set));
         bits
     }
@@ -274,7 +287,11 @@ impl<K, N, V> Piece<K, N, V> {
     /// The label of an entry, also where the interval that was begun here last has ended since and the label is not
     /// beside the entry yet.
     pub(crate) fn label_by(&self, bucket: usize, origins: &Origins) -> Label {
-        if self.beside.is_changed(bucket) { origins.of_interval(self.interval) } else { self.label(bucket) }
+        if self.beside.is_changed(bucket) {
+            origins.of_interval(self.facts.interval)
+        } else {
+            self.label(bucket)
+        }
     }
 
     pub(crate) fn marks(&self) -> &Marks {
@@ -342,12 +359,12 @@ impl<K, N, V> Piece<K, N, V> {
     /// Ends the interval that was running here, if another has begun since: its changes get its label and become the
     /// newest of the older sets. Tells whether it did.
     pub(crate) fn end_interval(&mut self, turn: &Turn, origins: &Origins) -> bool {
-        if self.interval == turn.interval {
+        if self.facts.interval == turn.interval {
             return false;
         }
-        let changed = self.beside.end_interval(|| origins.of_interval(self.interval));
-        self.older.extend(changed.map(|changed| (self.interval, changed)));
-        self.interval = turn.interval;
+        let changed = self.beside.end_interval(|| origins.of_interval(self.facts.interval));
+        self.older.extend(changed.map(|changed| (self.facts.interval, changed)));
+        self.facts.interval = turn.interval;
         true
     }
 
@@ -369,8 +386,9 @@ impl<K, N, V> Piece<K, N, V> {
 
     /// Marks a bucket before its entry changes; `accounts` is asked for if that is its first change.
     #[inline]
-    pub(crate) fn mark<'a>(&mut self, bucket: usize, accounts: impl FnOnce() -> Accounts<'a>) {
-        Self::mark_beside((&mut self.marks, &mut self.beside), bucket, accounts);
+    pub(crate) fn mark<'a>(&mut self, bucket: usize, accounts: impl FnOnce(Part) -> Accounts<'a>) {
+        let Self { facts, marks, beside, .. } = self;
+        Self::mark_beside((marks, beside), bucket, || accounts(facts.part));
     }
 
     #[inline(always)]
@@ -399,11 +417,12 @@ impl<K, N, V> Piece<K, N, V> {
         &mut self,
         hash: u64,
         is_it: impl FnMut(&Slot<K, N, V>) -> bool,
-        accounts: impl FnOnce() -> Accounts<'a>,
+        accounts: impl FnOnce(Part) -> Accounts<'a>,
     ) -> Option<&mut Slot<K, N, V>> {
         self.prefetch_likely_slot(hash);
-        let entry = self.table.find_entry(table_hash(hash), is_it).ok()?;
-        Self::mark_beside((&mut self.marks, &mut self.beside), entry.bucket_index(), accounts);
+        let Self { table, facts, marks, beside, .. } = self;
+        let entry = table.find_entry(table_hash(hash), is_it).ok()?;
+        Self::mark_beside((marks, beside), entry.bucket_index(), || accounts(facts.part));
         Some(entry.into_mut())
     }
 
@@ -475,10 +494,10 @@ impl<K, N, V> Piece<K, N, V> {
         assert!(self.older.iter().all(|(_, set)| within(set)), "H8: an older bit at an empty bucket");
         assert!(self.older.is_sorted_by(|a, b| a.0 < b.0), "H9: older sets out of order");
         assert!(
-            self.older.iter().all(|(epoch, _)| *epoch < self.interval),
+            self.older.iter().all(|(epoch, _)| *epoch < self.facts.interval),
             "H9: an older set of the interval"
         );
-        for (rewrite, set) in self.marks.iter().filter(|(rewrite, _)| *rewrite < self.interval) {
+        for (rewrite, set) in self.marks.iter().filter(|(rewrite, _)| *rewrite < self.facts.interval) {
             let stale = set.ones().any(|bucket| changed.contains(bucket) || !occupied.contains(bucket));
             assert!(
                 !stale,

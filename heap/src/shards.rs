@@ -12,9 +12,8 @@ use crate::filling::Filled;
 use crate::handover::{Owner, Stamp};
 use crate::listing::{Listing, PieceOwner};
 use crate::map::{Layout, Place};
-use crate::origins::Part;
 use crate::owed::Gate;
-use crate::piece::{Piece, Rebuild, Slot};
+use crate::piece::{Piece, PieceFacts, Rebuild, Slot};
 use crate::turn::Turn;
 
 /// Room of the first table of a shard, in entries.
@@ -26,8 +25,6 @@ pub(crate) struct Spot {
     pub(crate) shard: usize,
     /// Its number in the list of the shard.
     pub(crate) at: usize,
-    /// The part of the key groups that it belongs to.
-    pub(crate) part: Part,
 }
 
 /// One shard.
@@ -43,10 +40,6 @@ pub(crate) struct Opened<'a, K, N, V> {
     pub(crate) listing: &'a Listing<K, N, V>,
     pub(crate) spot: Spot,
 }
-
-/// A piece that owes nothing, to change, and where all pieces are listed: the vector rather than a slice of it, since most
-/// changes do not look at it, and a slice would have to be loaded for all.
-pub(crate) type FreePiece<'a, K, N, V> = (&'a mut Piece<K, N, V>, &'a Vec<Spot>);
 
 /// All pieces of one state.
 pub(crate) struct Shards<K, N, V> {
@@ -112,8 +105,8 @@ impl<K, N, V> Shards<K, N, V> {
         &'a mut self,
         number: usize,
         turn: &'a Turn,
-    ) -> Option<FreePiece<'a, K, N, V>> {
-        Some((self.owners.get_mut(number)?.write(&turn.clock)?, &self.spots))
+    ) -> Option<&'a mut Piece<K, N, V>> {
+        self.owners.get_mut(number)?.write(&turn.clock)
     }
 
     /// A piece, to change, with what goes with its shard.
@@ -167,7 +160,8 @@ impl<K, N, V> Shards<K, N, V> {
 
     /// Makes the first piece of a shard.
     fn found(&mut self, shard: usize, turn: &Turn) -> Option<()> {
-        let piece = Piece::new(FIRST_CAPACITY, 0, turn.interval);
+        let part = self.layout.part_of(shard);
+        let piece = Piece::new(FIRST_CAPACITY, PieceFacts { depth: 0, part, interval: turn.interval });
         let owner = Owner::new(&turn.clock, piece, Gate::default());
         self.shards.get(shard)?.listing.add(owner.reader(), None, turn);
         let number = self.add(owner, shard)?;
@@ -193,7 +187,7 @@ impl<K, N, V> Shards<K, N, V> {
     fn add(&mut self, owner: PieceOwner<K, N, V>, shard: usize) -> Option<u32> {
         let number = u32::try_from(self.owners.len()).ok()?;
         let listed = self.shards.get_mut(shard)?;
-        self.spots.push(Spot { shard, at: listed.numbers.len(), part: self.layout.part_of(shard) });
+        self.spots.push(Spot { shard, at: listed.numbers.len() });
         listed.numbers.push(number);
         self.owners.push(owner);
         Some(number)
@@ -204,7 +198,7 @@ impl<K, N, V> Shards<K, N, V> {
         let depth = piece.depth();
         let may_split = self.directory.may_split(depth, self.owners.len());
         let rebuild = Rebuild::of(piece, may_split.then(|| self.directory.split_bit(depth)));
-        let Spot { shard, at, .. } = *self.spots.get(number)?;
+        let Spot { shard, at } = *self.spots.get(number)?;
         let mut guard = self.owners.get_mut(number)?.lock(&turn.clock);
         let (piece, gate) = guard.parts();
         let Some((far, owing)) = piece.rebuild(gate, rebuild, of) else {

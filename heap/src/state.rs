@@ -217,10 +217,11 @@ impl<'a, K: Key, N: Namespace, V: Value> StateMut<'a, K, N, V> {
     /// # Errors
     ///
     /// [`HeapError::ForeignKey`] if this backend does not hold the key's group; nothing is changed then.
-    #[inline]
+    #[inline(always)]
     pub fn put_in(&mut self, namespace: N, key: K, value: V) -> Result<bool, HeapError> {
-        let place = self.place_of(key.key_hash(), &namespace)?;
-        Ok(self.map.put(place, Slot { key, namespace, value }, self.turn))
+        let place = Place::new(key.key_hash(), namespace_hash(&namespace));
+        let was_absent = self.map.put(place, Slot { key, namespace, value }, self.turn);
+        was_absent.ok_or_else(|| self.foreign(place.key_hash))
     }
 
     /// Sets the value of a key in a namespace and returns the one before, cloned if an open snapshot wants it.

@@ -300,7 +300,7 @@ impl Backend for HeapBackend {
         Ok(self.state(state)?.find_in(namespace, key))
     }
 
-    #[inline]
+    #[inline(always)]
     fn put<K: Key, N: Namespace, V: Value>(
         &mut self,
         state: Self::State<K, N, V>,
@@ -309,6 +309,17 @@ impl Backend for HeapBackend {
         value: V,
     ) -> Result<bool> {
         Ok(self.state_mut(state)?.put_in(namespace, key, value)?)
+    }
+
+    #[inline]
+    fn discard<K: Key, N: Namespace, V: Value, Q: Lookup<K> + ?Sized>(
+        &mut self,
+        state: Self::State<K, N, V>,
+        namespace: &N,
+        key: &Q,
+    ) -> Result<()> {
+        self.state_mut(state)?.delete_in(namespace, key);
+        Ok(())
     }
 
     #[inline]

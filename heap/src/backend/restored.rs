@@ -9,6 +9,7 @@ use super::{HeapBackend, check_codecs};
 use crate::chain::{Chain, Element, StateIndex};
 use crate::codecs::{Raw, Untyped};
 use crate::epochs::Epoch;
+use crate::erased::ErasedState;
 use crate::error::HeapError;
 use crate::filling::AnyFilling;
 use crate::lineage::Lineage;
@@ -26,7 +27,7 @@ impl HeapBackend {
             return Ok(index as u16);
         }
         let descriptor = Arc::new(descriptor.clone());
-        self.add_state(Box::new(StateMap::new(descriptor, Arc::new(Untyped), self.layout)))
+        self.add_state(ErasedState::new(StateMap::new(descriptor, Arc::new(Untyped), self.layout)))
     }
 
     /// Numbers an epoch of before this life.

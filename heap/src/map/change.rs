@@ -7,10 +7,10 @@ use crate::ledger::Ledger;
 use crate::listing::PieceOwner;
 use crate::open::{Aside, Open};
 use crate::origins::Part;
-use crate::overlay::{Marks, Rewrites};
+use crate::overlay::Marks;
 use crate::owed::{Gate, Locked, Site, needed_after, pay_and_free, touch};
 use crate::piece::{Accounts, Gone, Piece, Slot};
-use crate::shards::{Opened, Spot};
+use crate::shards::Opened;
 use crate::turn::Turn;
 
 /// A piece, and what it shares with writers if the lock is held.
@@ -55,7 +55,7 @@ where
         if let Some(gate) = gate {
             gate.protect(piece, bucket, &self.site, self.accounts.labelling());
         }
-        piece.mark(bucket, || self.accounts.reborrow());
+        piece.mark(bucket, |_| self.accounts.reborrow());
         piece.slot_mut(bucket).map(|slot| change(&mut slot.value))
     }
 
@@ -71,7 +71,7 @@ where
             }),
             _ => None,
         };
-        piece.mark(bucket, || self.accounts.reborrow());
+        piece.mark(bucket, |_| self.accounts.reborrow());
         let old = piece.slot_mut(bucket).map(|slot| std::mem::replace(&mut slot.value, value))?;
         let Some(gate) = gate else { return Some(old) };
         match record {
@@ -137,10 +137,7 @@ where
 /// A piece that owes nothing, to change: what opening a piece comes to there.
 struct Free<'a, K, N, V> {
     piece: &'a mut Piece<K, N, V>,
-    number: usize,
-    spots: &'a Vec<Spot>,
-    origins: &'a mut Ledger,
-    rewrites: &'a mut Rewrites,
+    ledger: &'a mut Ledger,
     turn: &'a Turn,
 }
 
@@ -166,21 +163,10 @@ impl<'a, K, N, V> Free<'a, K, N, V> {
 
     /// The piece, and what makes accounts for its changes: most changes need none.
     #[inline(always)]
-    fn split(self) -> (&'a mut Piece<K, N, V>, impl FnOnce() -> Accounts<'a>) {
-        let Self { piece, number, spots, origins, rewrites, turn } = self;
-        let part = move || spots.get(number).map_or(Part(0), |spot| spot.part);
-        (piece, move || accounts_of(origins, rewrites, turn, part()))
+    fn split(self) -> (&'a mut Piece<K, N, V>, impl FnOnce(Part) -> Accounts<'a>) {
+        let Self { piece, ledger, turn } = self;
+        (piece, |part| ledger.accounts(turn, part))
     }
-}
-
-#[inline]
-fn accounts_of<'a>(
-    origins: &'a mut Ledger,
-    rewrites: &'a mut Rewrites,
-    turn: &'a Turn,
-    part: Part,
-) -> Accounts<'a> {
-    Accounts { origins: origins.open(rewrites), rewrites, turn, part }
 }
 
 /// Whether taking an entry out is a removal that the log must know.
@@ -201,9 +187,8 @@ where
     #[inline]
     fn change<'a>(&'a mut self, number: usize, turn: &'a Turn) -> Option<Change<'a, K, N, V>> {
         let Opened { owner, listing, spot } = self.shards.open(number)?;
-        let part = spot.part;
         let site = Site { shard: spot.shard, counters: &turn.counters };
-        let mut accounts = accounts_of(&mut self.origins, &mut self.rewrites, turn, part);
+        let mut accounts = self.ledger.accounts(turn, owner.read().part());
         if owner.is_free(&turn.clock) {
             let access = Access::Free(owner.write(&turn.clock)?);
             return Some(Change { access, accounts, site });
@@ -222,25 +207,47 @@ where
         Some((number, self.shards.piece(number)?.find_bucket(place.hash, is_it)?))
     }
 
-    /// Puts a value; tells whether the key was absent. Never clones a value.
-    #[inline]
-    pub(crate) fn put(&mut self, place: Place, slot: Slot<K, N, V>, turn: &Turn) -> bool {
+    /// Puts a value; tells whether the key was absent, or `None` if its key group is not ours: nothing has changed then.
+    /// Never clones a value.
+    #[inline(always)]
+    pub(crate) fn put(&mut self, place: Place, slot: Slot<K, N, V>, turn: &Turn) -> Option<bool> {
         let is_it = |it: &Slot<K, N, V>| it.key == slot.key && it.namespace == slot.namespace;
-        if let Some(free) = self.free(place, turn) {
-            let Some(found) = free.find_to_change(place.hash, is_it) else {
-                self.insert(place, slot, turn);
-                return true;
-            };
-            found.value = slot.value;
-            return false;
-        }
-        let Some((number, bucket)) = self.locate(place, is_it) else {
-            self.insert(place, slot, turn);
-            return true;
+        let is_absent = match self.free(place, turn) {
+            Some(free) => match free.find_to_change(place.hash, is_it) {
+                Some(found) => {
+                    found.value = slot.value;
+                    return Some(false);
+                }
+                None => true,
+            },
+            None => false,
         };
-        // The old value, and the key that was not needed, are dropped after the lock has gone.
-        let _old = self.change(number, turn).and_then(|mut change| change.put(bucket, slot.value));
-        false
+        self.put_otherwise(place, slot, turn, is_absent)
+    }
+
+    /// Puts a value where there is none, or where a snapshot may want the one that is there.
+    #[inline(never)]
+    fn put_otherwise(
+        &mut self,
+        place: Place,
+        slot: Slot<K, N, V>,
+        turn: &Turn,
+        is_absent: bool,
+    ) -> Option<bool> {
+        let is_it = |it: &Slot<K, N, V>| it.key == slot.key && it.namespace == slot.namespace;
+        let found = if is_absent { None } else { self.locate(place, is_it) };
+        match found {
+            Some((number, bucket)) => {
+                // The old value, and the key that was not needed, are dropped after the lock has gone.
+                let _old = self.change(number, turn).and_then(|mut change| change.put(bucket, slot.value));
+                Some(false)
+            }
+            None if self.holds(place) => {
+                self.insert(place, slot, turn);
+                Some(true)
+            }
+            None => None,
+        }
     }
 
     /// Puts a value; returns the one before, cloned if a snapshot wants it.
@@ -269,7 +276,7 @@ where
     }
 
     /// Lets `change` at the value of the entry that `is_it`; `None` if there is none.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn update<R>(
         &mut self,
         place: Place,
@@ -277,9 +284,21 @@ where
         turn: &Turn,
         change: impl FnOnce(&mut V) -> R,
     ) -> Option<R> {
-        if let Some(free) = self.free(place, turn) {
-            return free.find_to_change(place.hash, is_it).map(|slot| change(&mut slot.value));
+        match self.free(place, turn) {
+            Some(free) => free.find_to_change(place.hash, is_it).map(|slot| change(&mut slot.value)),
+            None => self.update_otherwise(place, is_it, turn, change),
         }
+    }
+
+    /// Lets `change` at a value that a snapshot may want.
+    #[inline(never)]
+    fn update_otherwise<R>(
+        &mut self,
+        place: Place,
+        is_it: impl FnMut(&Slot<K, N, V>) -> bool,
+        turn: &Turn,
+        change: impl FnOnce(&mut V) -> R,
+    ) -> Option<R> {
         let (number, bucket) = self.locate(place, is_it)?;
         self.change(number, turn)?.update(bucket, change)
     }
@@ -307,9 +326,8 @@ where
     /// A piece, if it owes nothing.
     #[inline(always)]
     fn free_at<'a>(&'a mut self, number: usize, turn: &'a Turn) -> Option<Free<'a, K, N, V>> {
-        let (piece, spots) = self.shards.free_piece(number, turn)?;
-        let (origins, rewrites) = (&mut self.origins, &mut self.rewrites);
-        Some(Free { piece, number, spots, origins, rewrites, turn })
+        let piece = self.shards.free_piece(number, turn)?;
+        Some(Free { piece, ledger: &mut self.ledger, turn })
     }
 
     /// Removes the entry that `is_it`; returns its value, cloned if a snapshot wants it.
@@ -384,8 +402,9 @@ where
         let seen_through = self.oldest_open().map(|_| turn.clock.now());
         self.detached |= seen_through.is_some();
         self.discarded.append(&mut self.shards.take_all(seen_through));
-        self.origins.open(&self.rewrites).clear_counts();
-        self.rewrites.clear();
+        let (origins, rewrites) = self.ledger.open();
+        origins.clear_counts();
+        rewrites.clear();
         self.len = 0;
         self.clears.add(None, turn.interval, turn.floor);
     }
@@ -416,7 +435,7 @@ where
     pub(crate) fn tidy(&mut self, pieces: usize, turn: &Turn) {
         let discarded = self.discarded.len().saturating_sub(pieces);
         self.discarded.truncate(discarded);
-        if self.rewrites.is_empty() {
+        if self.ledger.rewrites().is_empty() {
             return;
         }
         // Nothing is set aside for the sake of tidiness.
@@ -437,7 +456,7 @@ where
         while let Some(Opened { owner, spot, .. }) = self.shards.open(number) {
             number += 1;
             let site = Site { shard: spot.shard, counters: &turn.counters };
-            let mut accounts = accounts_of(&mut self.origins, &mut self.rewrites, turn, spot.part);
+            let mut accounts = self.ledger.accounts(turn, owner.read().part());
             let mut guard = owner.lock(&turn.clock);
             touch(&mut guard, &mut accounts, &self.opens, &site);
             pay_and_free(&mut guard, &accounts, &site);

@@ -115,7 +115,7 @@ where
         prefetch_shared(&self.codecs);
         prefetch_shared(&self.listings);
         self.clears.prefetch();
-        self.origins.prefetch();
+        self.ledger.prefetch();
         self.opens.iter().for_each(prefetch_shared);
     }
 
@@ -130,11 +130,11 @@ where
         }
         let open = Arc::new(Open::new(facts.stamp, facts.base, facts.rewrite.is_some()));
         self.opens.push(Arc::clone(&open));
-        let rewrites = self.rewrites.clone();
+        let rewrites = self.ledger.rewrites().clone();
         let cut = facts.cut.map(|id| Cut { id, after: facts.base });
-        let origins = self.origins.freeze(cut, &self.rewrites);
+        let origins = self.ledger.freeze(cut);
         if let Some(start) = facts.rewrite {
-            self.rewrites.begin(start);
+            self.ledger.rewrites_mut().begin(start);
         }
         FrozenMap {
             open,

@@ -1,6 +1,5 @@
 //! Restored entries on their way into a state map, and a map of bytes on its way into a typed one.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -38,7 +37,7 @@ where
     fn adopt(&mut self, filling: Filling<K, N, V>, turn: &Turn) {
         let filled = filling.finish();
         let part = self.layout.part_of(filled.shard);
-        let origins = self.origins.open(&self.rewrites);
+        let (origins, _) = self.ledger.open();
         filled.labels.iter().for_each(|(label, entries)| origins.add(*label, part, *entries));
         self.len += filled.entries;
         self.shards.adopt(filled, turn);
@@ -57,7 +56,7 @@ where
     }
 
     pub(crate) fn origins_mut(&mut self) -> &mut Origins {
-        self.origins.open(&self.rewrites)
+        self.ledger.open().0
     }
 }
 
@@ -81,8 +80,8 @@ impl StateMap<Raw, Raw, Raw> {
         let mut typed = StateMap::new(descriptor, codecs, self.layout);
         let limits = DecodeLimits { bytes_max: u64::MAX };
         self.surrender(turn);
-        typed.origins = Ledger::new(self.origins.open(&self.rewrites).clone());
-        typed.rewrites = self.rewrites.clone();
+        let (origins, rewrites) = self.ledger.open();
+        typed.ledger = Ledger::new(origins.clone(), rewrites.clone());
         for (_, piece) in self.shards.pieces() {
             for bucket in piece.occupied().ones() {
                 let Some(slot) = piece.slot(bucket) else { continue };
@@ -98,7 +97,7 @@ impl StateMap<Raw, Raw, Raw> {
 }
 
 /// A [`StateMap`] of any types, as the backend keeps it.
-pub(crate) trait AnyState: Any + Send + Sync {
+pub(crate) trait AnyState: Send + Sync + 'static {
     fn descriptor(&self) -> &Arc<StateDescriptor>;
     fn len(&self) -> usize;
     fn origins_left(&self) -> usize;
@@ -119,24 +118,6 @@ pub(crate) trait AnyState: Any + Send + Sync {
     fn check_invariants(&self);
 }
 
-impl dyn AnyState {
-    /// The state as one of these types; `None` if its types are others.
-    #[inline]
-    pub(crate) fn of_types<K: 'static, N: 'static, V: 'static>(&self) -> Option<&StateMap<K, N, V>> {
-        let any: &dyn Any = self;
-        any.downcast_ref()
-    }
-
-    /// The same, to change.
-    #[inline]
-    pub(crate) fn of_types_mut<K: 'static, N: 'static, V: 'static>(
-        &mut self,
-    ) -> Option<&mut StateMap<K, N, V>> {
-        let any: &mut dyn Any = self;
-        any.downcast_mut()
-    }
-}
-
 impl<K, N, V> AnyState for StateMap<K, N, V>
 where
     K: Clone + Eq + Send + Sync + 'static,
@@ -152,7 +133,7 @@ where
     }
 
     fn origins_left(&self) -> usize {
-        self.origins.view().left()
+        self.ledger.view().left()
     }
 
     fn freeze(&mut self, facts: super::FreezeFacts<'_>, turn: &Turn) -> Box<dyn super::Frozen> {
@@ -179,10 +160,11 @@ where
 
     fn settle(&mut self, settlement: &Settlement, at: Stamp, state: usize) {
         for epoch in &settlement.settled {
-            let origins = self.origins.open(&self.rewrites);
-            self.rewrites.settle(*epoch, at, state, origins);
+            let (origins, rewrites) = self.ledger.open();
+            rewrites.settle(*epoch, at, state, origins);
         }
-        settlement.forgotten.iter().for_each(|epoch| self.rewrites.forget(*epoch));
+        let rewrites = self.ledger.rewrites_mut();
+        settlement.forgotten.iter().for_each(|epoch| rewrites.forget(*epoch));
     }
 
     fn tidy(&mut self, pieces: usize, turn: &Turn) {

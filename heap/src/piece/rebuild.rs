@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Piece, Slot, buckets_max};
+use super::{Piece, PieceFacts, Slot, buckets_max};
 use crate::bitmap::Bitmap;
 use crate::epochs::Epoch;
 use crate::owed::Gate;
@@ -54,7 +54,7 @@ impl<K, N, V> Piece<K, N, V> {
             .iter_buckets()
             .filter_map(|bucket| Some((bucket, hash(self.table.get_bucket(bucket)?))))
             .collect();
-        let depth = self.depth + u32::from(rebuild.split.is_some());
+        let depth = self.depth() + u32::from(rebuild.split.is_some());
         let fresh = || self.fresh(gate, rebuild.capacity, depth);
         let (mut near, mut far) = (fresh(), rebuild.split.map(|_| fresh()));
         let is_far = |hash: u64| rebuild.split.is_some_and(|bit| hash >> bit & 1 == 1);
@@ -78,7 +78,7 @@ impl<K, N, V> Piece<K, N, V> {
     }
 
     fn fresh(&self, gate: &Gate<K, N, V>, capacity: usize, depth: u32) -> Owing<K, N, V> {
-        let mut piece = Self::new(capacity, depth, self.interval);
+        let mut piece = Self::new(capacity, PieceFacts { depth, ..self.facts });
         let room = Bitmap::with_room(piece.buckets());
         piece.rebuilds = self.rebuilds.wrapping_add(1);
         piece.marks = self.marks.iter().map(|(epoch, _)| (*epoch, Bitmap::default())).collect();

@@ -147,13 +147,13 @@ impl<B: PeerBackend, T: Kind> Engine<T> for JobEngine<B, T> {
         Self::launch(*setting, directory, &Launch::Recover)
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, key: u64, value: T::Stored) -> Result<()> {
         let token = self.token;
         self.backend_mut()?.set(token, (), key, value)
     }
 
-    #[inline]
+    #[inline(always)]
     fn with<R>(&self, key: u64, look: impl FnOnce(&T::Stored) -> R) -> Result<Option<R>> {
         Ok(self.backend()?.get(self.token, &(), &key)?.map(|value| look(&value)))
     }
