@@ -319,12 +319,18 @@ impl HeapBackend {
             entries: self.states.iter().map(|state| state.len() as u64).sum(),
             live_snapshots: self.open.load(Ordering::Acquire),
             records_held: self.states.iter().map(|state| state.held()).sum(),
-            records_set_aside: counters.set_aside(),
+            records_set_aside: self.records_set_aside(),
             locked_writes: counters.locked_writes(),
             pieces_visited: counters.pieces_visited(),
             records_encoded: counters.records_encoded(),
             buckets_scanned: counters.buckets_scanned(),
         }
+    }
+
+    /// Of the [`figures`](Self::figures), [`HeapFigures::records_set_aside`] alone. O(1).
+    #[must_use]
+    pub fn records_set_aside(&self) -> u64 {
+        self.turn.counters.set_aside()
     }
 
     /// Bytes of memory of the tables and what stands beside them; not what keys and values own. O(pieces).

@@ -31,26 +31,31 @@ pub(crate) struct Cleared<N> {
 /// The clears since the base. Clones share them until one changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Clears<N> {
-    clears: Arc<Vec<Cleared<N>>>,
+    /// `None` where there are none, so that a freeze, which clones this, mostly touches nothing.
+    clears: Option<Arc<Vec<Cleared<N>>>>,
 }
 
 impl<N> Clears<N> {
     /// Asks for the list.
     pub(crate) fn prefetch(&self) {
-        prefetch_shared(&self.clears);
+        self.clears.iter().for_each(prefetch_shared);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Cleared<N>> {
+        self.clears.iter().flat_map(|clears| clears.iter())
     }
 }
 
 impl<N> Default for Clears<N> {
     fn default() -> Self {
-        Self { clears: Arc::default() }
+        Self { clears: None }
     }
 }
 
 impl<N: Clone + Eq> Clears<N> {
     /// Notes a clear of `namespace`, or of all, in the interval `now`. O(clears since the base).
     pub(crate) fn add(&mut self, namespace: Option<N>, now: Epoch, floor: Epoch) {
-        let clears = Arc::make_mut(&mut self.clears);
+        let clears = Arc::make_mut(self.clears.get_or_insert_default());
         clears.retain(|clear| {
             let swallowed = namespace.is_none() || clear.namespace == namespace;
             clear.epoch > floor && !swallowed
@@ -61,14 +66,17 @@ impl<N: Clone + Eq> Clears<N> {
     /// The clears after `base`, one for each scope. A clear of the state has swallowed those before it; one of a namespace
     /// after it is an event of its own.
     pub(crate) fn after(&self, base: Epoch) -> impl Iterator<Item = &Cleared<N>> {
-        self.clears.iter().filter(move |clear| clear.epoch > base)
+        self.iter().filter(move |clear| clear.epoch > base)
     }
 
     /// Forgets the clears that every possible base carries.
     pub(crate) fn forget_through(&mut self, floor: Epoch) {
-        if self.clears.iter().any(|clear| clear.epoch <= floor) {
-            Arc::make_mut(&mut self.clears).retain(|clear| clear.epoch > floor);
-        }
+        let Some(clears) = self.clears.as_mut().filter(|clears| clears.iter().any(|it| it.epoch <= floor))
+        else {
+            return;
+        };
+        Arc::make_mut(clears).retain(|clear| clear.epoch > floor);
+        self.clears = self.clears.take().filter(|clears| !clears.is_empty());
     }
 }
 

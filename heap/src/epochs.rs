@@ -11,7 +11,7 @@
 //! - H1. An epoch that was forgotten stands for the floor: no element of a chain that may still become a base, or that an
 //!   open snapshot builds on, is older.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use lowtide_format::CheckpointId;
@@ -34,8 +34,8 @@ struct Table {
     first: u32,
     ids: VecDeque<CheckpointId>,
     floor: CheckpointId,
-    /// The oldest ids that open snapshots may ask for, and how many of them do.
-    in_use: BTreeMap<CheckpointId, u32>,
+    /// The oldest id that each open snapshot may ask for, in no order.
+    in_use: Vec<CheckpointId>,
 }
 
 /// The table as an open snapshot uses it: what it may ask for stays.
@@ -54,12 +54,8 @@ impl EpochsInUse {
 impl Drop for EpochsInUse {
     fn drop(&mut self) {
         let mut table = self.epochs.table.write();
-        if let Some(users) = table.in_use.get_mut(&self.oldest) {
-            *users -= 1;
-            if *users == 0 {
-                table.in_use.remove(&self.oldest);
-            }
-        }
+        let mine = table.in_use.iter().position(|oldest| *oldest == self.oldest);
+        mine.map(|mine| table.in_use.swap_remove(mine));
     }
 }
 
@@ -71,7 +67,7 @@ impl Epochs {
 
     /// An empty table that counts from `first` on.
     pub(crate) fn starting_at(first: Epoch) -> Self {
-        let (floor, in_use) = (CheckpointId::FIRST, BTreeMap::new());
+        let (floor, in_use) = (CheckpointId::FIRST, Vec::new());
         let table = Table { first: first.0, ids: VecDeque::new(), floor, in_use };
         Self { table: Arc::new(RwLock::new(table)) }
     }
@@ -88,32 +84,29 @@ impl Epochs {
         table.first.checked_add(length).map(Epoch)
     }
 
-    /// Gives the next epoch its id.
-    pub(crate) fn push(&self, id: CheckpointId) {
-        self.table.write().ids.push_back(id);
-    }
-
     /// The id that ended the epoch; the floor for one that was forgotten, `None` for one that has not ended.
     pub(crate) fn id(&self, epoch: Epoch) -> Option<CheckpointId> {
         self.table.read().id(epoch)
     }
 
     /// The table for a snapshot that builds on a chain whose oldest element is given, or on none: then on everything.
-    pub(crate) fn in_use(&self, oldest: Option<CheckpointId>) -> EpochsInUse {
+    /// The next epoch gets the id of the checkpoint that `ended` it, if one did.
+    pub(crate) fn freeze(&self, ended: Option<CheckpointId>, oldest: Option<CheckpointId>) -> EpochsInUse {
         let mut table = self.table.write();
+        table.ids.extend(ended);
         let oldest = oldest.unwrap_or(table.floor);
-        *table.in_use.entry(oldest).or_default() += 1;
+        table.in_use.push(oldest);
         EpochsInUse { epochs: self.clone(), oldest }
     }
 
     /// Forgets the epochs up to `floor`, the oldest element that any future chain can list, as far as no open snapshot
     /// may ask for them.
     ///
-    /// At most a few per call, so that a freeze does not pay for thousands.
+    /// At most a few per call, so that nobody pays for thousands.
     pub(crate) fn forget_below(&self, floor: CheckpointId) {
         const AT_ONCE: usize = 64;
         let mut table = self.table.write();
-        let floor = table.in_use.first_key_value().map_or(floor, |(oldest, _)| floor.min(*oldest));
+        let floor = table.in_use.iter().fold(floor, |floor, oldest| floor.min(*oldest));
         table.floor = table.floor.max(floor);
         for _ in 0..AT_ONCE {
             // The newest id stays, so that its epoch is known by itself.
@@ -147,7 +140,7 @@ mod tests {
     fn a_forgotten_epoch_stands_for_the_floor() {
         let epochs = Epochs::new();
         for number in [10, 20, 30, 40] {
-            epochs.push(id(number));
+            drop(epochs.freeze(Some(id(number)), None));
         }
         assert_eq!(epochs.id(Epoch(2)), Some(id(20)));
         assert_eq!(epochs.id(Epoch(5)), None);
@@ -161,8 +154,8 @@ mod tests {
     #[test]
     fn an_epoch_that_an_open_snapshot_may_ask_for_stays() {
         let epochs = Epochs::new();
-        [10, 20, 30, 40].into_iter().for_each(|number| epochs.push(id(number)));
-        let (older, all) = (epochs.in_use(Some(id(20))), epochs.in_use(None));
+        [10, 20, 30, 40].into_iter().for_each(|number| drop(epochs.freeze(Some(id(number)), None)));
+        let (older, all) = (epochs.freeze(None, Some(id(20))), epochs.freeze(None, None));
         epochs.forget_below(id(40));
         assert_eq!(all.epochs().id(Epoch(1)), Some(id(10)));
         drop(all);
@@ -176,9 +169,9 @@ mod tests {
     #[test]
     fn epochs_end_before_they_wrap() {
         let epochs = Epochs::starting_at(Epoch(u32::MAX - 1));
-        epochs.push(id(1));
+        drop(epochs.freeze(Some(id(1)), None));
         assert_eq!(epochs.next(), Some(Epoch(u32::MAX)));
-        epochs.push(id(2));
+        drop(epochs.freeze(Some(id(2)), None));
         assert_eq!(epochs.next(), None);
     }
 }

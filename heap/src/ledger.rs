@@ -5,6 +5,7 @@
 //! A freeze gives the labels away; the first change after it takes a copy back, so that the pause does not pay for
 //! it, and does then what the freeze asks for.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use lowtide_format::CheckpointId;
@@ -14,7 +15,7 @@ use crate::origins::Origins;
 use crate::origins::Part;
 use crate::overlay::Rewrites;
 use crate::piece::Accounts;
-use crate::prefetch::prefetch_shared;
+use crate::prefetch::{prefetch, prefetch_shared};
 use crate::turn::Turn;
 
 /// So many freezes may pass before what they ask for is done, even if nothing changes.
@@ -28,29 +29,50 @@ pub(crate) struct Cut {
     pub(crate) after: Option<Epoch>,
 }
 
+/// Labels that a snapshot sees, and nobody changes. Their counts may be behind.
+#[derive(Debug)]
+pub(crate) struct SharedOrigins(Box<Origins>);
+
+impl Default for SharedOrigins {
+    fn default() -> Self {
+        Self(Box::new(Origins::NONE))
+    }
+}
+
+impl Deref for SharedOrigins {
+    type Target = Origins;
+
+    fn deref(&self) -> &Origins {
+        &self.0
+    }
+}
+
 /// The labels of one state.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    own: Origins,
-    /// While nothing has changed since a freeze, the labels are here, and `own` is empty.
-    shared: Option<Arc<Origins>>,
+    /// In a box, so that a freeze moves a pointer.
+    own: Option<Box<Origins>>,
+    /// While nothing has changed since a freeze, the labels are here and not in `own`.
+    shared: Option<Arc<SharedOrigins>>,
     cuts: Vec<Cut>,
     rewrites: Rewrites,
 }
 
 impl Ledger {
     pub(crate) fn new(origins: Origins, rewrites: Rewrites) -> Self {
-        Self { own: origins, shared: None, cuts: Vec::new(), rewrites }
+        Self { own: Some(Box::new(origins)), shared: None, cuts: Vec::new(), rewrites }
     }
 
     /// Asks for the labels where a freeze looks at them.
     pub(crate) fn prefetch(&self) {
+        self.own.iter().for_each(|own| prefetch(&**own));
         self.shared.iter().for_each(prefetch_shared);
     }
 
     /// The labels, to read.
     pub(crate) fn view(&self) -> &Origins {
-        self.shared.as_deref().unwrap_or(&self.own)
+        static NONE: Origins = Origins::NONE;
+        self.own.as_deref().or_else(|| self.shared.as_ref().map(|shared| &***shared)).unwrap_or(&NONE)
     }
 
     pub(crate) fn rewrites(&self) -> &Rewrites {
@@ -60,10 +82,12 @@ impl Ledger {
     /// The labels and the rewrites, to change.
     #[inline]
     pub(crate) fn open(&mut self) -> (&mut Origins, &mut Rewrites) {
-        if self.shared.is_some() {
-            self.take_back();
-        }
-        (&mut self.own, &mut self.rewrites)
+        let Self { own, shared, cuts, rewrites } = self;
+        let own = match own {
+            Some(own) => own,
+            None => own.insert(Self::take_back(shared, cuts, rewrites)),
+        };
+        (own, rewrites)
     }
 
     /// The rewrites, to change without a look at the labels.
@@ -79,27 +103,26 @@ impl Ledger {
     }
 
     #[cold]
-    fn take_back(&mut self) {
-        if let Some(shared) = self.shared.take() {
-            self.own = Arc::try_unwrap(shared).unwrap_or_else(|shared| (*shared).clone());
+    fn take_back(
+        shared: &mut Option<Arc<SharedOrigins>>,
+        cuts: &mut Vec<Cut>,
+        rewrites: &Rewrites,
+    ) -> Box<Origins> {
+        let shared = shared.take().unwrap_or_default();
+        let mut own = Arc::try_unwrap(shared).map_or_else(|shared| shared.0.clone(), |shared| shared.0);
+        for Cut { id, after } in cuts.drain(..) {
+            own.freeze(id, after, |label| rewrites.pins(label));
         }
-        for Cut { id, after } in std::mem::take(&mut self.cuts) {
-            self.own.freeze(id, after, |label| self.rewrites.pins(label));
-        }
+        own
     }
 
     /// Gives the labels to a snapshot. O(1), but for a freeze after many without any change.
-    pub(crate) fn freeze(&mut self, cut: Option<Cut>) -> Arc<Origins> {
+    pub(crate) fn freeze(&mut self, cut: Option<Cut>) -> Arc<SharedOrigins> {
         if self.cuts.len() >= CUTS_MAX {
             self.open();
         }
-        let shared = match self.shared.take() {
-            Some(shared) => shared,
-            None => {
-                self.own.catch_up();
-                Arc::new(std::mem::replace(&mut self.own, Origins::elsewhere()))
-            }
-        };
+        let own = self.own.take().map(|own| Arc::new(SharedOrigins(own)));
+        let shared = own.or_else(|| self.shared.take()).unwrap_or_default();
         self.shared = Some(Arc::clone(&shared));
         self.cuts.extend(cut);
         shared

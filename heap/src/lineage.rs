@@ -149,6 +149,13 @@ pub(crate) struct Settlement {
     pub(crate) forgotten: RewriteEpochs,
 }
 
+impl Settlement {
+    /// Whether nothing was decided.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.settled.is_empty() && self.forgotten.is_empty()
+    }
+}
+
 /// The rewrites in the chain of a checkpoint to be.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChainRewrites {
@@ -173,6 +180,8 @@ pub(crate) struct BaseFacts {
 pub(crate) struct Lineage {
     mode: BaseMode,
     nodes: Vec<Node>,
+    /// Freezes that a trigger has ruled out, to be dropped outside the pause: a chain holds hundreds of elements.
+    gone: Vec<Node>,
     floor: Epoch,
     /// The rewrites that are neither settled nor forgotten, oldest first.
     unsettled: RewriteEpochs,
@@ -181,7 +190,8 @@ pub(crate) struct Lineage {
 impl Lineage {
     /// Nothing is remembered.
     pub(crate) fn new(mode: BaseMode) -> Self {
-        Self { mode, nodes: Vec::new(), floor: Epoch(0), unsettled: RewriteEpochs::new() }
+        let (nodes, gone, unsettled) = (Vec::new(), Vec::new(), RewriteEpochs::new());
+        Self { mode, nodes, gone, floor: Epoch(0), unsettled }
     }
 
     /// The restored checkpoint, whose entries all bear fixed labels, is the base to be.
@@ -191,7 +201,7 @@ impl Lineage {
         let written = Arc::new(Mutex::new(Some(written)));
         let (rewrites, unsettled) = (RewriteEpochs::new(), RewriteEpochs::new());
         let node = Node { id, epoch, fate: Fate::Completed, rewrites, written };
-        Self { mode, nodes: vec![node], floor: epoch, unsettled }
+        Self { mode, nodes: vec![node], gone: Vec::new(), floor: epoch, unsettled }
     }
 
     /// Asks for what a freeze looks at.
@@ -213,6 +223,11 @@ impl Lineage {
         self.nodes.iter().map(|node| node.epoch).collect()
     }
 
+    /// Whether `id` was written and may be used as a base.
+    pub(crate) fn is_base(&self, id: CheckpointId) -> bool {
+        self.nodes.iter().any(|node| node.id == id && node.written.lock().is_some())
+    }
+
     /// The base `id`, if it was written and may be used.
     pub(crate) fn base(&self, id: CheckpointId) -> Option<BaseFacts> {
         let node = self.nodes.iter().find(|node| node.id == id)?;
@@ -230,13 +245,15 @@ impl Lineage {
         if let Some(base) = base {
             match self.mode {
                 BaseMode::Confirmed => {
-                    self.nodes.retain(|node| node.id >= base);
+                    self.gone.extend(self.nodes.extract_if(.., |node| node.id < base));
                     self.set_fate(base, Fate::Completed);
                 }
                 BaseMode::Acknowledged => {
-                    self.nodes.retain(|node| node.id >= base || node.fate != Fate::Aborted);
+                    let aborted = |node: &mut Node| node.id < base && node.fate == Fate::Aborted;
+                    self.gone.extend(self.nodes.extract_if(.., aborted));
                     let published = self.published();
-                    self.nodes.retain(|node| published.is_none_or(|published| node.id >= published));
+                    let older = |node: &mut Node| published.is_some_and(|published| node.id < published);
+                    self.gone.extend(self.nodes.extract_if(.., older));
                 }
             }
         }
@@ -303,6 +320,7 @@ impl Lineage {
     /// `id` is complete everywhere: pending checkpoints that it overtakes never will be. Unknown ids are harmless;
     /// tells whether it is known.
     pub(crate) fn completed(&mut self, id: CheckpointId) -> bool {
+        self.gone.clear();
         self.set_fate(id, Fate::Completed);
         let overtaken = self.nodes.iter().filter(|node| node.id < id && node.fate == Fate::Pending);
         for id in overtaken.map(|node| node.id).collect::<Vec<_>>() {
@@ -313,6 +331,7 @@ impl Lineage {
 
     /// `id` will never be complete. Idempotent; unknown and completed ids are left alone.
     pub(crate) fn aborted(&mut self, id: CheckpointId) {
+        self.gone.clear();
         let mode = self.mode;
         self.nodes.retain_mut(|node| {
             if node.id != id || node.fate == Fate::Completed {

@@ -10,6 +10,7 @@ mod change;
 mod freeze;
 mod load;
 mod rewriting;
+mod upkeep;
 
 use std::sync::Arc;
 
@@ -155,6 +156,11 @@ impl<K, N, V> StateMap<K, N, V> {
     /// The oldest freeze that still wants something.
     fn oldest_open(&self) -> Option<Stamp> {
         self.opens.iter().filter(|open| !open.is_closed()).map(|open| open.stamp).min()
+    }
+
+    /// Lets go of snapshots that want no more.
+    pub(crate) fn forget_closed(&mut self) {
+        self.opens.retain(|open| !open.is_closed());
     }
 
     /// Bytes of memory of tables and what stands beside them; not what keys and values own. O(pieces).

@@ -56,15 +56,16 @@ pub(crate) struct Origin {
     used: bool,
 }
 
-/// The labels of one state and their counts.
+/// The labels of one state and their counts. What a freeze asks lies together.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct Origins {
     origins: Vec<Origin>,
+    unused: Vec<Label>,
     counts: Vec<u32>,
     parts: usize,
     /// The labels of intervals, oldest first.
     intervals: Vec<(Epoch, Label)>,
-    unused: Vec<Label>,
     /// Labels that only tell how new a record of a changed entry may be, until the next freeze.
     witnesses: Vec<(CheckpointId, Label)>,
     /// First changes in the running interval that the counts do not know yet.
@@ -92,21 +93,19 @@ impl Origins {
     /// No labels; `parts` is at least 1.
     pub(crate) fn new(parts: usize) -> Self {
         let new = Origin { version: Epoch(0), newest: None, home: None, used: true };
-        Self { origins: vec![new], counts: vec![0; parts], parts, ..Self::elsewhere() }
+        Self { origins: vec![new], counts: vec![0; parts], parts, ..Self::NONE }
     }
 
-    /// What stands for labels that are elsewhere: takes no memory.
-    pub(crate) fn elsewhere() -> Self {
-        Self {
-            origins: Vec::new(),
-            counts: Vec::new(),
-            parts: 1,
-            intervals: Vec::new(),
-            unused: Vec::new(),
-            witnesses: Vec::new(),
-            uncounted: Uncounted::NONE,
-        }
-    }
+    /// No labels at all, not even that of new entries.
+    pub(crate) const NONE: Self = Self {
+        origins: Vec::new(),
+        counts: Vec::new(),
+        parts: 1,
+        intervals: Vec::new(),
+        unused: Vec::new(),
+        witnesses: Vec::new(),
+        uncounted: Uncounted::NONE,
+    };
 
     /// What a label means.
     #[inline]
@@ -126,6 +125,11 @@ impl Origins {
         let label = found.ok().and_then(|index| self.intervals.get(index)).map(|(_, label)| *label);
         debug_assert!(label.is_some(), "H3: the label of epoch {} is gone", epoch.0);
         label.unwrap_or(Label::NEW)
+    }
+
+    /// Whether all changes are counted.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.uncounted.length == 0
     }
 
     /// Counts the first changes that are not counted yet.
@@ -328,7 +332,7 @@ impl Origins {
 
     /// The labels with the counts of their parts; those without entries included.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (Label, &Origin, &[u32])> {
-        debug_assert!(self.uncounted.length == 0, "H2: a snapshot sees counts that are behind");
+        debug_assert!(self.is_counted(), "H2: a snapshot sees counts that are behind");
         let rows = self.origins.iter().zip(self.counts.chunks_exact(self.parts)).enumerate();
         rows.filter_map(|(index, (origin, counts))| Some((Label(u16::try_from(index).ok()?), origin, counts)))
     }

@@ -10,7 +10,7 @@ use crate::chain::Element;
 use crate::epochs::Epoch;
 use crate::error::HeapError;
 use crate::handover::Stamp;
-use crate::lineage::{BaseFacts, ChainRewrites};
+use crate::lineage::ChainRewrites;
 use crate::map::FreezeFacts;
 use crate::overlay::{OutcomeSlot, RewriteStart};
 use crate::prefetch::{prefetch_shared, prefetch_whole};
@@ -27,7 +27,7 @@ impl HeapBackend {
     /// [`HeapError::EpochsExhausted`], [`HeapError::OriginsExhausted`]. After an error nothing has changed.
     pub fn freeze(&mut self, request: FreezeRequest) -> Result<HeapSnapshot, HeapError> {
         self.prefetch();
-        let base = self.check_freeze(request)?;
+        self.check_freeze(request)?;
         let epoch = self.turn.interval;
         let cuts = request.kind != FreezeKind::Savepoint;
         let next = Epoch(epoch.0.checked_add(1).ok_or(HeapError::EpochsExhausted)?);
@@ -35,8 +35,8 @@ impl HeapBackend {
         if cuts {
             self.trigger(request.base, stamp);
         }
-        // Looked up again: the trigger may have settled rewrites in its chain.
-        let base = base.and_then(|base| self.lineage.base(base.id));
+        // After the trigger, which may have settled rewrites in its chain.
+        let base = request.base.and_then(|base| self.lineage.base(base));
         let rewrite = base.as_ref().filter(|_| self.may_rewrite()).map(|base| RewriteStart {
             epoch,
             id: request.id,
@@ -52,18 +52,13 @@ impl HeapBackend {
         let turn = &self.turn;
         let states = self.states.iter_mut().map(|state| state.freeze(facts, turn)).collect();
         let slot = cuts.then(|| {
-            self.turn.epochs.push(request.id);
             self.turn.interval = next;
             let of_base = base.as_ref().map(|base| base.rewrites.clone()).unwrap_or_default();
             self.lineage.push(request.id, epoch, ChainRewrites { of_base, own: rewrite.is_some() })
         });
         self.turn.boundaries = self.lineage.boundaries();
         let listed = base.as_ref().and_then(|base| base.written.chain.elements().first());
-        let epochs = self.turn.epochs.in_use(listed.map(Element::id));
-        if let Some(oldest) = self.lineage.oldest_element() {
-            self.turn.epochs.forget_below(oldest);
-            self.forget_completed_below(oldest);
-        }
+        let epochs = self.turn.epochs.freeze(cuts.then_some(request.id), listed.map(Element::id));
         self.newest = Some(request.id);
         Ok(HeapSnapshot::new(SnapshotParts {
             id: request.id,
@@ -107,6 +102,9 @@ impl HeapBackend {
         if let Some(base) = base {
             self.note_completed(base);
         }
+        if settlement.is_empty() {
+            return;
+        }
         for (index, state) in self.states.iter_mut().enumerate() {
             state.settle(&settlement, stamp, index);
         }
@@ -136,7 +134,7 @@ impl HeapBackend {
         }
     }
 
-    fn check_freeze(&self, request: FreezeRequest) -> Result<Option<BaseFacts>, HeapError> {
+    fn check_freeze(&self, request: FreezeRequest) -> Result<(), HeapError> {
         let FreezeRequest { id, base, kind } = request;
         if let Some(newest) = self.newest.filter(|newest| id <= *newest) {
             return Err(HeapError::IdNotAbove { id, newest });
@@ -152,7 +150,10 @@ impl HeapBackend {
         if self.states.iter().any(|state| state.origins_left() < 2) {
             return Err(HeapError::OriginsExhausted { origins: usize::from(u16::MAX) });
         }
-        base.map(|base| self.lineage.base(base).ok_or(HeapError::BaseForgotten { base })).transpose()
+        match base {
+            Some(base) if !self.lineage.is_base(base) => Err(HeapError::BaseForgotten { base }),
+            _ => Ok(()),
+        }
     }
 
     /// The checkpoint is complete everywhere. Older pending ones never will be. Harmless for unknown ids.
@@ -164,6 +165,10 @@ impl HeapBackend {
         }
         self.turn.boundaries = self.lineage.boundaries();
         self.states.iter_mut().for_each(|state| state.tidy(TIDIED, &self.turn));
+        if let Some(oldest) = self.lineage.oldest_element() {
+            self.turn.epochs.forget_below(oldest);
+            self.forget_completed_below(oldest);
+        }
     }
 
     /// The checkpoint will never be complete. Idempotent, harmless for unknown ids. No change is lost: the next
@@ -171,6 +176,7 @@ impl HeapBackend {
     pub fn aborted(&mut self, id: CheckpointId) {
         self.lineage.aborted(id);
         self.turn.boundaries = self.lineage.boundaries();
+        self.states.iter_mut().for_each(|state| state.forget_closed());
     }
 
     /// Forgets every checkpoint that could be a base, so that the next one writes everything.

@@ -8,7 +8,7 @@ use crate::listing::PieceOwner;
 use crate::open::{Aside, Open};
 use crate::origins::Part;
 use crate::overlay::Marks;
-use crate::owed::{Gate, Locked, Site, needed_after, pay_and_free, touch};
+use crate::owed::{Gate, Locked, Site, needed_after, touch};
 use crate::piece::{Accounts, Gone, Piece, Slot};
 use crate::shards::Opened;
 use crate::turn::Turn;
@@ -36,7 +36,7 @@ impl<K, N, V> Access<'_, K, N, V> {
 }
 
 /// A piece about to be changed, and all that the change must keep right.
-struct Change<'a, K, N, V> {
+pub(super) struct Change<'a, K, N, V> {
     access: Access<'a, K, N, V>,
     accounts: Accounts<'a>,
     site: Site<'a>,
@@ -185,7 +185,7 @@ where
 {
     /// Opens a piece for a change.
     #[inline]
-    fn change<'a>(&'a mut self, number: usize, turn: &'a Turn) -> Option<Change<'a, K, N, V>> {
+    pub(super) fn change<'a>(&'a mut self, number: usize, turn: &'a Turn) -> Option<Change<'a, K, N, V>> {
         let Opened { owner, listing, spot } = self.shards.open(number)?;
         let site = Site { shard: spot.shard, counters: &turn.counters };
         let mut accounts = self.ledger.accounts(turn, owner.read().part());
@@ -427,39 +427,6 @@ where
             {
                 change.forget_removals_of(namespace);
             }
-        }
-    }
-
-    /// Looks after a few pieces, one after the other: gives entries the labels of settled rewrites, drops cleared
-    /// pieces. Keeps what untouched pieces hold bounded; not for the pause of a freeze.
-    pub(crate) fn tidy(&mut self, pieces: usize, turn: &Turn) {
-        let discarded = self.discarded.len().saturating_sub(pieces);
-        self.discarded.truncate(discarded);
-        if self.ledger.rewrites().is_empty() {
-            return;
-        }
-        // Nothing is set aside for the sake of tidiness.
-        if self.oldest_open().is_some() {
-            return;
-        }
-        for _ in 0..pieces.min(self.shards.pieces_count()) {
-            let number = self.next_tidied;
-            self.next_tidied = if number + 1 < self.shards.pieces_count() { number + 1 } else { 0 };
-            // Opening a piece for a change is what folds its marks.
-            self.change(number, turn);
-        }
-    }
-
-    /// Sets everything aside that open snapshots want, so that no writer needs this map any more. O(entries).
-    pub(crate) fn surrender(&mut self, turn: &Turn) {
-        let mut number = 0;
-        while let Some(Opened { owner, spot, .. }) = self.shards.open(number) {
-            number += 1;
-            let site = Site { shard: spot.shard, counters: &turn.counters };
-            let mut accounts = self.ledger.accounts(turn, owner.read().part());
-            let mut guard = owner.lock(&turn.clock);
-            touch(&mut guard, &mut accounts, &self.opens, &site);
-            pay_and_free(&mut guard, &accounts, &site);
         }
     }
 

@@ -1,6 +1,6 @@
 //! One named state as of a freeze: what a writer needs of it, whatever its types.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lowtide_format::{Clear, FormatError, KeyGroupSet, RecordRun, StateDescriptor};
 
@@ -13,7 +13,7 @@ use crate::encode::{BucketsToPut, Encoder, EncoderParts, Named, Resolver, Tombst
 use crate::epochs::Epoch;
 use crate::error::HeapError;
 use crate::handover::Stamp;
-use crate::ledger::Cut;
+use crate::ledger::{Cut, SharedOrigins};
 use crate::listing::{Listing, PieceReader};
 use crate::open::Open;
 use crate::origins::{Origins, Part};
@@ -24,6 +24,10 @@ use crate::turn::{Counters, Turn};
 
 /// How many records a writer encodes before it lets the owner at the piece again.
 pub(super) const BATCH: usize = 64;
+
+/// So many snapshots that want no more may be remembered until a freeze lets go of them: seldom, as others do it outside
+/// the pause.
+const CLOSED_MAX: usize = 8;
 
 /// What a state is told at a freeze.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +47,9 @@ pub(crate) struct FrozenMap<K, N, V> {
     pub(super) codecs: Arc<dyn StateCodecs<K, N, V>>,
     pub(super) layout: Layout,
     pub(super) listings: Arc<[Arc<Listing<K, N, V>>]>,
-    pub(super) origins: Arc<Origins>,
+    pub(super) origins: Arc<SharedOrigins>,
+    /// The same with all changes counted, if `origins` are behind and somebody has asked.
+    counted: OnceLock<Box<Origins>>,
     pub(super) rewrites: Rewrites,
     clears: Clears<N>,
     entries: usize,
@@ -121,7 +127,9 @@ where
 
     /// The synchronous phase: touches no entry and no shard.
     pub(crate) fn freeze(&mut self, facts: FreezeFacts<'_>, turn: &Turn) -> FrozenMap<K, N, V> {
-        self.opens.retain(|open| !open.is_closed());
+        if self.opens.len() >= CLOSED_MAX {
+            self.forget_closed();
+        }
         self.clears.forget_through(turn.floor);
         if self.detached {
             let oldest = self.oldest_open();
@@ -143,6 +151,7 @@ where
             layout: self.layout,
             listings: Arc::clone(&self.listings),
             origins,
+            counted: OnceLock::new(),
             rewrites,
             clears: self.clears.clone(),
             entries: self.len,
@@ -151,6 +160,18 @@ where
 }
 
 impl<K, N, V> FrozenMap<K, N, V> {
+    /// The labels with counts. O(labels · parts) at the first call, which the pause is spared.
+    pub(super) fn counted(&self) -> &Origins {
+        if self.origins.is_counted() {
+            return &self.origins;
+        }
+        self.counted.get_or_init(|| {
+            let mut origins = Box::new(Origins::clone(&self.origins));
+            origins.catch_up();
+            origins
+        })
+    }
+
     /// Writes up to [`BATCH`] records that a piece owes; returns whether that was all.
     fn write_batch(
         &self,
@@ -244,7 +265,7 @@ where
     }
 
     fn origins(&self) -> &Origins {
-        &self.origins
+        self.counted()
     }
 
     fn rewrites(&self) -> &Rewrites {

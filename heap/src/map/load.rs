@@ -112,6 +112,8 @@ pub(crate) trait AnyState: Send + Sync + 'static {
     fn settle(&mut self, settlement: &Settlement, at: Stamp, state: usize);
     /// Gives a few pieces the labels that settled rewrites have for their entries.
     fn tidy(&mut self, pieces: usize, turn: &Turn);
+    /// Lets go of snapshots that want no more.
+    fn forget_closed(&mut self);
     fn held(&self) -> usize;
     fn memory_bytes(&self) -> usize;
     fn buckets(&self) -> usize;
@@ -169,6 +171,10 @@ where
 
     fn tidy(&mut self, pieces: usize, turn: &Turn) {
         self.tidy(pieces, turn);
+    }
+
+    fn forget_closed(&mut self) {
+        self.forget_closed();
     }
 
     fn held(&self) -> usize {

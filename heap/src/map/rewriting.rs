@@ -244,7 +244,7 @@ impl<K, N, V> FrozenMap<K, N, V> {
             let home = if old && lives { homes.find(origin, part) } else { None };
             home.and_then(|segment| pass.wanted(segment))
         };
-        self.origins.rows().map(wanted).collect()
+        self.counted().rows().map(wanted).collect()
     }
 
     /// Writes up to [`BATCH`] entries of a piece again.
