@@ -270,6 +270,12 @@ impl Coordinator {
         self.machine.pending.keys().copied().collect()
     }
 
+    /// Whether a checkpoint is pending.
+    #[must_use]
+    pub fn is_pending(&self, id: CheckpointId) -> bool {
+        self.machine.pending.contains_key(&id)
+    }
+
     /// What is published, as this coordinator knows it; no reading.
     #[must_use]
     pub fn published(&self) -> Published {

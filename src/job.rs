@@ -60,7 +60,8 @@ pub use steps::Step;
 pub(crate) struct Subtask<B: Backend> {
     pub(crate) backend: B,
     /// By id; an attempt leaves when its checkpoint completes or is aborted.
-    attempts: BTreeMap<CheckpointId, Attempt<B::Snapshot>>,
+    /// Boxed, so that the map needs little memory at a trigger.
+    attempts: BTreeMap<CheckpointId, Box<Attempt<B::Snapshot>>>,
     /// What it has acknowledged for checkpoints that were aborted, as long as the coordinator holds it for something in
     /// flight: in mode `Acknowledged` a base may list it, and nobody else knows of it once the coordinator is lost.
     unconfirmed: Vec<ObjectName>,
@@ -234,6 +235,10 @@ impl<B: Backend> Job<B> {
         handle: &'j ValueState<K, V, N, B>,
     ) -> StateMut<'j, K, V, N, B> {
         StateMut { subtasks: &mut self.subtasks, routing: &self.routing, handle }
+    }
+
+    fn check_subtask(&self, subtask: u32) -> Result<()> {
+        if (subtask as usize) < self.subtasks.len() { Ok(()) } else { Err(self.unknown_subtask(subtask)) }
     }
 
     fn unknown_subtask(&self, subtask: u32) -> Error {

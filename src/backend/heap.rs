@@ -83,7 +83,9 @@ impl Default for HeapSettings {
 #[derive(Debug)]
 pub struct HeapFrozen {
     snapshot: HeapSnapshot,
-    settings: HeapSettings,
+    segment: SegmentOptions,
+    segment_bytes_max: u64,
+    parallelism: usize,
     generation: Generation,
     /// Files of the base at the places they were copied to.
     copies: Vec<FileEntry>,
@@ -139,7 +141,7 @@ fn manifest_file(file: &SegmentFile, generation: Generation) -> Option<ManifestF
 
 impl Snapshot for HeapFrozen {
     fn write(&mut self, options: &WriteOptions, sink: &mut FileSink<'_>) -> Result<()> {
-        let HeapSettings { segment, segment_bytes_max, parallelism, .. } = self.settings;
+        let Self { segment, segment_bytes_max, parallelism, .. } = *self;
         let cancel = options.cancel.clone();
         let options = lowtide_heap::WriteOptions { segment, segment_bytes_max, parallelism, cancel };
         // The error of the sink comes back as itself, not as the heap's account of it.
@@ -290,6 +292,10 @@ impl Backend for HeapBackend {
         Ok(Self::value_state(self, name)?)
     }
 
+    fn records_set_aside(&self) -> u64 {
+        Self::records_set_aside(self)
+    }
+
     #[inline]
     fn get<'a, K: Key, N: Namespace, V: Value, Q: Lookup<K> + ?Sized>(
         &'a self,
@@ -391,7 +397,9 @@ impl Backend for HeapBackend {
             }
             other => other?,
         };
-        Ok(HeapFrozen { snapshot, settings: options.clone(), generation, copies: Vec::new() })
+        let HeapSettings { segment, segment_bytes_max, parallelism, .. } = *options;
+        let copies = Vec::new();
+        Ok(HeapFrozen { snapshot, segment, segment_bytes_max, parallelism, generation, copies })
     }
 
     fn completed(&mut self, id: CheckpointId, _lowest_retained: CheckpointId) {

@@ -64,7 +64,7 @@ pub(crate) struct Machine {
     pub(crate) checkpoints: BTreeMap<CheckpointId, Completed>,
     pub(crate) savepoints: BTreeMap<CheckpointId, Completed>,
     restored_from: Option<RestoredFrom>,
-    pub(crate) pending: BTreeMap<CheckpointId, Pending>,
+    pub(crate) pending: BTreeMap<CheckpointId, Box<Pending>>,
     /// By subtask: its latest acknowledged chain in this generation. Used in mode `Acknowledged` only.
     chains: BTreeMap<u32, Base>,
     pub(crate) registry: Registry,
@@ -174,7 +174,7 @@ impl Machine {
         if kind != CheckpointKind::Savepoint {
             self.schedule.triggered(now);
         }
-        self.pending.insert(id, pending);
+        self.pending.insert(id, Box::new(pending));
         Ok(trigger)
     }
 
@@ -232,7 +232,7 @@ impl Machine {
     pub(crate) fn overdue(&self, now: Millis) -> Vec<CheckpointId> {
         let timeout = self.options.timeout_millis;
         let overdue = |pending: &&Pending| pending.triggered.plus(timeout) <= now;
-        self.pending.values().filter(overdue).map(|pending| pending.id).collect()
+        self.pending.values().map(|pending| &**pending).filter(overdue).map(|pending| pending.id).collect()
     }
 
     /// Pending checkpoints that count against the limit.

@@ -6,19 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use lowtide_format::{CheckpointId, CheckpointKind, UploadId};
+use lowtide_format::{CheckpointId, CheckpointKind};
 use tracing::Instrument;
 
 use super::checkpoint::CheckpointReport;
 use super::steps::Step;
 use super::{CheckpointFigures, Job};
-use lowtide_heap::CancelToken;
 
 use crate::backend::Backend;
 use crate::clock::Clock;
 use crate::coordinator::Acknowledgement;
 use crate::error::Result;
-use crate::upload::{Ledger, UploadRequest, write_and_upload};
+use crate::upload::{UploadRequest, write_and_upload};
 
 /// The snapshot of one subtask, on its way to the store. Can be sent to any thread.
 #[must_use = "a writer that does not run leaves its checkpoint pending"]
@@ -120,7 +119,7 @@ impl<B: Backend> Job<B> {
     /// ```
     pub fn start_checkpoint(&mut self, kind: CheckpointKind) -> Result<BackgroundWrite<B>> {
         let id = self.trigger(kind)?.id;
-        let mut writers = Vec::new();
+        let mut writers = Vec::with_capacity(self.subtasks.len());
         for subtask in 0..self.routing.subtasks() {
             writers.extend(self.writer(id, subtask)?);
         }
@@ -158,17 +157,5 @@ impl<B: Backend> Job<B> {
             }
         };
         CheckpointReport { id, figures, step }
-    }
-
-    /// A request for one attempt; ledger and flag are filled in from the attempt.
-    pub(super) fn upload_request(&mut self) -> Result<UploadRequest> {
-        let upload: UploadId = self.uploads.next(self.clock.now());
-        Ok(UploadRequest {
-            store: self.store.clone(),
-            upload,
-            ledger: Ledger::default(),
-            uploads_max: self.options.uploads_max,
-            cancel: CancelToken::new(),
-        })
     }
 }

@@ -14,6 +14,7 @@ use super::{Deletions, Job, Notices};
 use crate::backend::{Backend, FreezeRequest};
 use crate::coordinator::{Acknowledgement, BaseMode, Event, Trigger};
 use crate::error::{Error, Result};
+use crate::upload::UploadRequest;
 
 /// What came of one step: events in the order in which they happened, and what failed, if something did.
 ///
@@ -109,7 +110,7 @@ impl<B: Backend> Job<B> {
             let pause = self.clock.monotonic().saturating_sub(begun);
             let set_aside_before = subtask.backend.records_set_aside();
             let attempt = Attempt::frozen(snapshot, trigger, pause, set_aside_before);
-            subtask.attempts.insert(trigger.id, attempt);
+            subtask.attempts.insert(trigger.id, Box::new(attempt));
         }
         Ok(())
     }
@@ -121,21 +122,19 @@ impl<B: Backend> Job<B> {
     ///
     /// `invalid-argument` for an unknown subtask and for a snapshot that was taken before.
     pub fn writer(&mut self, id: CheckpointId, subtask: u32) -> Result<Option<Writer<B>>> {
-        let request = self.upload_request()?;
-        let unknown = self.unknown_subtask(subtask);
+        self.check_subtask(subtask)?;
         // A subtask that never heard of its end is told so now.
-        let pending = self.coordinator.pending().contains(&id);
-        let place = self.subtasks.get_mut(subtask as usize).ok_or(unknown)?;
-        let Some(attempt) = place.attempts.get_mut(&id) else { return Ok(None) };
-        if !pending {
-            return Ok(None);
-        }
+        let pending = self.coordinator.is_pending(id);
+        let attempt = self.subtasks.get_mut(subtask as usize).and_then(|place| place.attempts.get_mut(&id));
+        let Some(attempt) = attempt.filter(|_| pending) else { return Ok(None) };
         match std::mem::replace(&mut attempt.phase, Phase::Writing) {
             Phase::Frozen(snapshot) => {
-                let request = crate::upload::UploadRequest {
+                let request = UploadRequest {
+                    store: self.store.clone(),
+                    upload: self.uploads.next(self.clock.now()),
                     ledger: attempt.ledger.clone(),
+                    uploads_max: self.options.uploads_max,
                     cancel: attempt.cancel.clone(),
-                    ..request
                 };
                 Ok(Some(Writer::new(snapshot, id, subtask, request, self.clock.clone())))
             }
@@ -188,10 +187,11 @@ impl<B: Backend> Job<B> {
 
     /// Delivers one subtask's acknowledgement; the last one publishes the checkpoint.
     pub async fn acknowledge(&mut self, id: CheckpointId, subtask: u32) -> Step {
-        let unknown = self.unknown_subtask(subtask);
         // A subtask that never heard of its end has nothing left to write.
-        let pending = self.coordinator.pending().contains(&id);
-        let Some(place) = self.subtasks.get_mut(subtask as usize) else { return Step::failed(unknown) };
+        let pending = self.coordinator.is_pending(id);
+        let Some(place) = self.subtasks.get_mut(subtask as usize) else {
+            return Step::failed(self.unknown_subtask(subtask));
+        };
         let Some(attempt) = place.attempts.get_mut(&id) else { return Step::ignored(id) };
         match std::mem::replace(&mut attempt.phase, Phase::Acknowledged) {
             Phase::Written(uploaded) => {
@@ -217,8 +217,9 @@ impl<B: Backend> Job<B> {
 
     /// One subtask says that it cannot take part: the checkpoint is aborted.
     pub async fn decline(&mut self, id: CheckpointId, subtask: u32) -> Step {
-        let unknown = self.unknown_subtask(subtask);
-        let Some(place) = self.subtasks.get(subtask as usize) else { return Step::failed(unknown) };
+        let Some(place) = self.subtasks.get(subtask as usize) else {
+            return Step::failed(self.unknown_subtask(subtask));
+        };
         let Some(attempt) = place.attempts.get(&id) else { return Step::ignored(id) };
         let generation = attempt.generation;
         self.tell(Message::Decline { id, generation, subtask }).await

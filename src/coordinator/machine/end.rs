@@ -26,7 +26,7 @@ impl Machine {
         tracing::warn!(checkpoint = %id, "checkpoint given up, its publish may still happen");
         self.schedule.aborted(id, AbortReason::Publish);
         let events = vec![Event::Aborted(id, AbortReason::Publish)];
-        (events, Some(Doubt { pending: Arc::new(pending) }))
+        (events, Some(Doubt { pending: Arc::new(*pending) }))
     }
 
     /// The doubtful publish did not happen: what it held is let go.

@@ -199,7 +199,7 @@ impl Machine {
         let holder = if savepoint { Holder::Savepoint(id) } else { Holder::Checkpoint(id) };
         self.register(holder, &view)?;
         let pending = self.pending.remove(&id);
-        if let Some(pending) = pending.as_ref().or(doubt.map(|doubt| &*doubt.pending)) {
+        if let Some(pending) = pending.as_deref().or(doubt.map(|doubt| &*doubt.pending)) {
             self.let_go(pending, None);
         }
         let completed = Completed { reference, view: Some(view), owner: Owner::Coordinator };
