@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //!
-//! - E1. `types` is the type that `state` was made with. Nothing but [`ErasedState::new`] sets either.
+//! - T1. `types` is the type that `state` was made with. Nothing but [`ErasedState::new`] sets either.
 
 #![expect(
     unsafe_code,
@@ -35,7 +35,7 @@ impl ErasedState {
         if self.types != TypeId::of::<StateMap<K, N, V>>() {
             return None;
         }
-        // SAFETY: the value in the box is a map of these types (E1), and is borrowed like the box.
+        // SAFETY: the value in the box is a map of these types (T1), and is borrowed like the box.
         Some(unsafe { &*(&raw const *self.state).cast() })
     }
 
@@ -84,7 +84,7 @@ mod tests {
         let layout = Layout { range: count.all(), count };
         let map = StateMap::<u64, (), String>::new(descriptor, Arc::new(typed), layout);
         let mut state = ErasedState::new(map);
-        assert!(state.of_types::<u64, (), Vec<u8>>().is_none());
+        assert!(state.of_types::<u64, (), Vec<u8>>().is_none(), "T1: other types are not its own");
         assert!(state.of_types_mut::<u32, (), String>().is_none());
         assert_eq!(state.of_types::<u64, (), String>().unwrap().descriptor().name, "names");
         assert_eq!(state.of_types_mut::<u64, (), String>().unwrap().descriptor().name, "names");

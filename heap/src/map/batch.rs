@@ -9,7 +9,6 @@
 
 use super::{Place, StateMap};
 use crate::piece::Slot;
-use crate::prefetch::prefetch;
 use crate::turn::Turn;
 
 /// Keys that are looked up together: enough to overlap as many waits as the processor can, few enough that what was asked
@@ -41,22 +40,16 @@ impl<K, N, V> StateMap<K, N, V> {
         let mut all = [Guess::default(); BATCH];
         for (guess, place) in all.iter_mut().zip(places) {
             let number = self.shards.number_of(place).map_or(NONE, |number| number as u32);
-            self.shards.piece(number as usize).into_iter().for_each(prefetch);
+            if let Some(piece) = self.shards.piece(number as usize) {
+                piece.prefetch_likely(place.hash, to_change);
+            }
             *guess = Guess { hash: place.hash, number, bucket: NONE };
         }
-        for guess in all.iter().take(count) {
-            if let Some(piece) = self.shards.piece(guess.number as usize) {
-                piece.prefetch_likely(guess.hash, to_change);
-            }
-        }
         for guess in all.iter_mut().take(count) {
-            let piece = self.shards.piece(guess.number as usize);
-            guess.bucket = piece.and_then(|piece| piece.guess(guess.hash)).map_or(NONE, |at| at as u32);
-        }
-        for guess in all.iter().take(count) {
-            if let Some(piece) = self.shards.piece(guess.number as usize) {
-                piece.prefetch(guess.bucket as usize, to_change);
-            }
+            let Some(piece) = self.shards.piece(guess.number as usize) else { continue };
+            let Some(bucket) = piece.guess(guess.hash) else { continue };
+            piece.prefetch(bucket, to_change);
+            guess.bucket = bucket as u32;
         }
         Guesses { all }
     }
