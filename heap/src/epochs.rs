@@ -84,6 +84,12 @@ impl Epochs {
         table.first.checked_add(length).map(Epoch)
     }
 
+    /// How many epochs have an id here.
+    #[cfg(test)]
+    pub(crate) fn remembered(&self) -> usize {
+        self.table.read().ids.len()
+    }
+
     /// The id that ended the epoch; the floor for one that was forgotten, `None` for one that has not ended.
     pub(crate) fn id(&self, epoch: Epoch) -> Option<CheckpointId> {
         self.table.read().id(epoch)

@@ -18,7 +18,7 @@ use crate::snapshot::{HeapSnapshot, SnapshotParts};
 
 impl HeapBackend {
     /// The synchronous phase of a checkpoint: what was changed before is in the snapshot, what is changed after is
-    /// not. Touches no entry; O(states · (origins + open snapshots)).
+    /// not. Touches no entry; O(states · open snapshots).
     ///
     /// # Errors
     ///
@@ -132,6 +132,12 @@ impl HeapBackend {
         if self.completed.partition_point(|id| *id < oldest) > SLACK {
             Arc::make_mut(&mut self.completed).retain(|id| *id >= oldest);
         }
+    }
+
+    /// How many epochs and completed checkpoints are remembered.
+    #[cfg(test)]
+    pub(crate) fn remembered(&self) -> (usize, usize) {
+        (self.turn.epochs.remembered(), self.completed.len())
     }
 
     fn check_freeze(&self, request: FreezeRequest) -> Result<(), HeapError> {

@@ -27,6 +27,22 @@ fn checkpoint_of(harness: &mut Harness, base: Option<u64>) -> Arc<Chain> {
 }
 
 #[test]
+fn what_is_remembered_of_checkpoints_does_not_grow_with_their_number() {
+    let mut harness = Harness::new(options(4, BaseMode::Confirmed));
+    harness.backend.set_rewriting(Some(Arc::new(BoundedRewriting::default())));
+    (0..20).for_each(|key| harness.put(key, key));
+    let mut base = None;
+    for checkpoint in 1..=600 {
+        harness.update(checkpoint % 20, 1);
+        checkpoint_of(&mut harness, base);
+        base = Some(checkpoint);
+    }
+    let (epochs, completed) = harness.backend.remembered();
+    assert!(epochs <= 200, "{epochs} epochs of 600 are remembered");
+    assert!(completed <= 200, "{completed} completed checkpoints of 600 are remembered");
+}
+
+#[test]
 fn each_bucket_is_looked_at_at_most_three_times_in_the_life_of_a_segment() {
     let mut harness = Harness::new(options(4, BaseMode::Confirmed));
     harness.backend.set_rewriting(Some(Arc::new(BoundedRewriting::default())));
