@@ -11,8 +11,7 @@ use std::sync::Arc;
 use lowtide_format::CheckpointId;
 
 use crate::epochs::Epoch;
-use crate::origins::Origins;
-use crate::origins::Part;
+use crate::origins::{Origins, Part};
 use crate::overlay::Rewrites;
 use crate::piece::Accounts;
 use crate::prefetch::{prefetch, prefetch_shared};

@@ -135,7 +135,7 @@ impl Origins {
     /// Counts the first changes that are not counted yet.
     #[inline]
     pub(crate) fn catch_up(&mut self) {
-        if self.uncounted.length > 0 {
+        if !self.is_counted() {
             self.count_changes();
         }
     }
