@@ -3,8 +3,9 @@
 //! Owns: the slots of the directory, by number of piece. Does not own: the pieces (`shards`).
 //!
 //! The directory is that of extendible hashing, one for all key groups of a state: as many bits of the hash as the
-//! deepest piece needs, for every key group. A backend that holds all key groups, whose number is a power of two,
-//! finds the slot by the low bits of the hash alone: the key group, and above it the bits that tell pieces apart.
+//! deepest piece needs, for every key group. Where the number of key groups is a power of two, the slot is the low bits of
+//! the hash: the key group, and above it the bits that tell pieces apart. The key groups of other backends have slots
+//! then, too, unless that would be many for the few that are here.
 //!
 //! # Invariants
 //!
@@ -19,6 +20,9 @@ const NONE: u32 = u32::MAX;
 /// The bits of a hash from here on are the table's own.
 const BITS_MAX: u32 = 36;
 
+/// Of so many key groups of a directory at least one is here.
+const GROUPS_PER_OWN_MAX: u32 = 8;
+
 /// The directory of one state.
 #[derive(Debug)]
 pub(crate) struct Directory {
@@ -26,7 +30,9 @@ pub(crate) struct Directory {
     /// The number of slots less one where the low bits of a hash are the slot, 0 elsewhere.
     mask: usize,
     /// Whether they are.
-    whole: bool,
+    masked: bool,
+    /// The slot of shard 0.
+    first_slot: usize,
     /// The lowest bit of a hash that tells pieces of a key group apart.
     shift: u32,
     /// By so many bits of a slot's number the shards are told apart; above them are the bits of the hash.
@@ -72,33 +78,55 @@ impl Directory {
     /// A directory of no pieces.
     pub(crate) fn new(layout: Layout) -> Self {
         let (groups, range) = (layout.count.get(), layout.range);
-        let whole = groups.is_power_of_two() && range.len() == u32::from(groups);
-        let shard_bits = range.len().next_power_of_two().trailing_zeros();
-        let shift = if whole { shard_bits } else { GROUP_BITS };
-        let slots = vec![NONE; 1 << shard_bits];
-        let groups = Groups::new(layout);
-        let state_bits = shard_bits;
-        let mut new = Self { slots, mask: 0, whole, shift, shard_bits, state_bits, depth: 0, groups };
+        let own = range.len().next_power_of_two();
+        let masked = groups.is_power_of_two() && u32::from(groups) <= own * GROUPS_PER_OWN_MAX;
+        let shard_bits = if masked { groups.trailing_zeros() } else { own.trailing_zeros() };
+        let shift = if masked { shard_bits } else { GROUP_BITS };
+        let first_slot = if masked { usize::from(range.start().0) } else { 0 };
+        let (slots, groups, state_bits) = (vec![NONE; 1 << shard_bits], Groups::new(layout), shard_bits);
+        let mut new =
+            Self { slots, mask: 0, masked, first_slot, shift, shard_bits, state_bits, depth: 0, groups };
         new.note_mask();
         new
     }
 
     /// A directory of no pieces for one shard, which then goes into that of the state. Its only shard has number 0.
     pub(crate) fn of_shard(layout: Layout) -> Self {
-        Self { slots: vec![NONE], mask: 0, whole: false, shard_bits: 0, ..Self::new(layout) }
+        let slots = vec![NONE];
+        Self { slots, mask: 0, masked: false, first_slot: 0, shard_bits: 0, ..Self::new(layout) }
     }
 
-    /// The piece at a place; none, or one without such a key, if there is none.
+    /// The slot of a place; a number that no slot has, or one of pieces without such a key, if there is none.
     #[inline(always)]
-    pub(crate) fn find(&self, place: Place) -> Option<usize> {
-        let slot = match self.mask {
-            0 => {
-                let shard = self.groups.shard_of(place.key_hash);
-                self.slot(shard, (place.hash >> self.shift) as usize & ((1 << self.depth) - 1))
-            }
+    pub(crate) fn slot_of(&self, place: Place) -> usize {
+        match self.mask {
+            0 => self.slot_by_division(place),
             mask => place.hash as usize & mask,
-        };
+        }
+    }
+
+    /// A call, so that what is inlined into every access is a mask.
+    #[inline(never)]
+    fn slot_by_division(&self, place: Place) -> usize {
+        let shard = self.groups.shard_of(place.key_hash);
+        self.slot(shard, (place.hash >> self.shift) as usize & ((1 << self.depth) - 1))
+    }
+
+    /// The number of the piece in a slot; one that no piece has if there is none.
+    #[inline]
+    pub(crate) fn number_in(&self, slot: usize) -> Option<usize> {
         self.slots.get(slot).map(|number| *number as usize)
+    }
+
+    /// How many slots there are.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The slots of a shard, each with the number of its piece.
+    pub(crate) fn slots_of(&self, shard: usize) -> impl Iterator<Item = (usize, usize)> {
+        let slots = (0..1 << self.depth).map(move |bits| self.slot(shard, bits));
+        slots.filter_map(|slot| Some((slot, self.number_in(slot)?)))
     }
 
     /// The shard of a key, also where this is the directory of one of them; `None` if its key group is not ours.
@@ -110,13 +138,13 @@ impl Directory {
     /// As [`find`](Self::find), in the directory of one shard.
     #[inline]
     pub(crate) fn find_alone(&self, hash: u64) -> Option<usize> {
-        debug_assert!(!self.whole && self.shard_bits == 0, "H12: several shards are told apart here");
+        debug_assert!(!self.masked && self.shard_bits == 0, "H12: several shards are told apart here");
         let slot = (hash >> self.shift) as usize & self.slots.len().wrapping_sub(1);
         self.slots.get(slot).map(|number| *number as usize)
     }
 
     fn slot(&self, shard: usize, bits: usize) -> usize {
-        shard | bits << self.shard_bits
+        (self.first_slot + shard) | bits << self.shard_bits
     }
 
     /// The bit of a hash by which a piece that shares `depth` bits is split.
@@ -170,7 +198,7 @@ impl Directory {
     }
 
     fn note_mask(&mut self) {
-        self.mask = if self.whole { self.slots.len() - 1 } else { 0 };
+        self.mask = if self.masked { self.slots.len() - 1 } else { 0 };
     }
 
     /// The first piece of a shard.

@@ -27,6 +27,7 @@
 //!
 //! - V1. `free_through` never goes back.
 //! - V2. The owner's copy of `free_through` equals the one under the lock.
+//! - V3. Of several owners together a door leads to the cell of one of them, and no owner leaves before all doors are shut.
 
 #![expect(unsafe_code, reason = "the owner writes without a lock what others read under one; the rule above")]
 
@@ -104,13 +105,18 @@ impl Clock {
     }
 }
 
+/// What a write looks at first lies in one cache line with the beginning of the data.
+#[repr(C, align(64))]
 struct Cell<T, S> {
+    /// The owner's copy of `free_through`, for nobody else.
+    copy: UnsafeCell<Stamp>,
     data: UnsafeCell<T>,
     gate: Mutex<Gate<S>>,
 }
 
 // SAFETY: `data` is reached by the rule in the module's header only: several threads may hold `&T` at once (hence
-// `T: Sync`), and the last holder of the cell, whoever it is, drops `T` (hence `T: Send`). `gate` is a mutex.
+// `T: Sync`), and the last holder of the cell, whoever it is, drops `T` (hence `T: Send`). `copy` is the owner's, who
+// writes it through `&mut` only. `gate` is a mutex.
 unsafe impl<T: Send + Sync, S: Send> Sync for Cell<T, S> {}
 
 struct Gate<S> {
@@ -121,7 +127,6 @@ struct Gate<S> {
 /// The one who reads and writes the data.
 pub(crate) struct Owner<T, S> {
     cell: Arc<Cell<T, S>>,
-    free_through: Stamp,
 }
 
 /// Reads the data as of a freeze.
@@ -144,7 +149,8 @@ impl<T, S> Owner<T, S> {
     /// Data that owes what `shared` says to the freezes after `free_through`.
     fn owing_after(free_through: Stamp, data: T, shared: S) -> Self {
         let gate = Mutex::new(Gate { free_through, shared });
-        Self { cell: Arc::new(Cell { data: UnsafeCell::new(data), gate }), free_through }
+        let (copy, data) = (UnsafeCell::new(free_through), UnsafeCell::new(data));
+        Self { cell: Arc::new(Cell { copy, data, gate }) }
     }
 
     /// Another view of the same data.
@@ -155,32 +161,170 @@ impl<T, S> Owner<T, S> {
     /// The data, to read.
     #[inline]
     pub(crate) fn read(&self) -> &T {
-        // SAFETY: only the owner writes, through `&mut self`, which cannot exist beside `&self`.
-        unsafe { &*self.cell.data.get() }
-    }
-
-    /// Whether nothing is owed to any freeze so far.
-    #[inline]
-    pub(crate) fn is_free(&self, clock: &Clock) -> bool {
-        self.free_through == clock.now()
+        // SAFETY: this is the owner, shared, so nobody writes.
+        unsafe { self.cell.read() }
     }
 
     /// The data, to write, if nothing is owed to any freeze; otherwise take [`lock`](Self::lock).
     #[inline]
     pub(crate) fn write<'a>(&'a mut self, clock: &'a Clock) -> Option<&'a mut T> {
-        if !self.is_free(clock) {
-            return None;
-        }
-        // SAFETY: nothing is owed to any ticket up to the present stamp, so no reader holds or takes a reference
-        // while the clock is borrowed, and `&mut self` excludes the owner's own.
-        Some(unsafe { &mut *self.cell.data.get() })
+        // SAFETY: this is the owner, alone.
+        unsafe { self.cell.write(clock) }
     }
 
     /// The data, to write, and what is shared with readers.
     pub(crate) fn lock<'a>(&'a mut self, clock: &'a Clock) -> OwnerGuard<'a, T, S> {
+        // SAFETY: this is the owner, alone.
+        let copy = unsafe { &mut *self.cell.copy.get() };
         let gate = lock(&self.cell.gate);
-        debug_assert!(gate.free_through == self.free_through, "V2: the owner's copy is not what it was told");
-        OwnerGuard { data: self.cell.data.get(), gate, copy: &mut self.free_through, clock }
+        debug_assert!(gate.free_through == *copy, "V2: the owner's copy is not what it was told");
+        OwnerGuard { data: self.cell.data.get(), gate, copy, clock }
+    }
+}
+
+impl<T, S> Cell<T, S> {
+    /// The data, to read.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the owner and does not write meanwhile.
+    #[inline]
+    unsafe fn read(&self) -> &T {
+        // SAFETY: only the owner writes.
+        unsafe { &*self.data.get() }
+    }
+
+    /// Whether nothing is owed to any freeze so far.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the owner.
+    #[inline]
+    unsafe fn is_free(&self, clock: &Clock) -> bool {
+        // SAFETY: the copy is the owner's.
+        unsafe { *self.copy.get() == clock.now() }
+    }
+
+    /// The data, to write, if nothing is owed to any freeze.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the owner and has no other reference to the data meanwhile.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "the owner is alone, as the caller promises")]
+    unsafe fn write<'a>(&'a self, clock: &'a Clock) -> Option<&'a mut T> {
+        // SAFETY: as the caller promises.
+        if !unsafe { self.is_free(clock) } {
+            return None;
+        }
+        // SAFETY: nothing is owed to any ticket up to the present stamp, so no reader holds or takes a reference
+        // while the clock is borrowed, and the caller excludes the owner's own.
+        Some(unsafe { &mut *self.data.get() })
+    }
+}
+
+/// One of several owners, to write.
+pub(crate) struct OwnerMut<'a, T, S>(&'a mut Owner<T, S>);
+
+impl<'a, T, S> OwnerMut<'a, T, S> {
+    /// The data, to read.
+    #[inline]
+    pub(crate) fn read(&self) -> &T {
+        self.0.read()
+    }
+
+    /// Whether nothing is owed to any freeze so far.
+    #[inline]
+    pub(crate) fn is_free(&self, clock: &Clock) -> bool {
+        // SAFETY: this is the owner, whose copy it is.
+        unsafe { self.0.cell.is_free(clock) }
+    }
+
+    /// As [`Owner::write`].
+    #[inline]
+    pub(crate) fn write(self, clock: &'a Clock) -> Option<&'a mut T> {
+        self.0.write(clock)
+    }
+
+    /// As [`Owner::lock`].
+    pub(crate) fn lock(self, clock: &'a Clock) -> OwnerGuard<'a, T, S> {
+        self.0.lock(clock)
+    }
+}
+
+/// The cells of one owner, by number, and doors, by which a cell is found without its number.
+pub(crate) struct Owners<T, S> {
+    numbered: Vec<Owner<T, S>>,
+    doors: Vec<Option<Arc<Cell<T, S>>>>,
+}
+
+impl<T, S> Owners<T, S> {
+    /// No cells, and so many doors that lead nowhere.
+    pub(crate) fn new(doors: usize) -> Self {
+        Self { numbered: Vec::new(), doors: vec![None; doors] }
+    }
+
+    /// How many cells there are.
+    pub(crate) fn len(&self) -> usize {
+        self.numbered.len()
+    }
+
+    /// How many doors there are.
+    pub(crate) fn doors(&self) -> usize {
+        self.doors.len()
+    }
+
+    /// Adds a cell; its number is how many there were.
+    pub(crate) fn push(&mut self, owner: Owner<T, S>) {
+        self.numbered.push(owner);
+    }
+
+    /// The data of a number, to read.
+    #[inline]
+    pub(crate) fn read(&self, number: usize) -> Option<&T> {
+        self.numbered.get(number).map(Owner::read)
+    }
+
+    /// The owner of a number, who cannot leave.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, number: usize) -> Option<OwnerMut<'_, T, S>> {
+        self.numbered.get_mut(number).map(OwnerMut)
+    }
+
+    /// The data behind a door, to read.
+    #[inline(always)]
+    pub(crate) fn read_behind(&self, door: usize) -> Option<&T> {
+        let cell = self.doors.get(door)?.as_deref()?;
+        // SAFETY: the cell is that of an owner here (V3), which is shared.
+        Some(unsafe { cell.read() })
+    }
+
+    /// The data behind a door, to write, if nothing is owed to any freeze.
+    #[inline(always)]
+    pub(crate) fn write_behind<'a>(&'a mut self, door: usize, clock: &'a Clock) -> Option<&'a mut T> {
+        let cell = self.doors.get(door)?.as_deref()?;
+        // SAFETY: the cell is that of an owner here (V3), all of which are borrowed by `&mut self`.
+        unsafe { cell.write(clock) }
+    }
+
+    /// Lets a door lead to the cell of a number.
+    pub(crate) fn lead(&mut self, door: usize, number: usize) {
+        let (Some(door), Some(owner)) = (self.doors.get_mut(door), self.numbered.get(number)) else { return };
+        if door.as_ref().is_none_or(|cell| !Arc::ptr_eq(cell, &owner.cell)) {
+            *door = Some(Arc::clone(&owner.cell));
+        }
+    }
+
+    /// Twice as many doors: those of the second half lead where those of the first do.
+    pub(crate) fn double_doors(&mut self) {
+        self.doors.extend_from_within(..);
+    }
+
+    /// Takes all cells out and leaves so many doors, which lead nowhere.
+    pub(crate) fn take_all(&mut self, doors: usize) -> Vec<Owner<T, S>> {
+        self.doors.clear();
+        self.doors.resize(doors, None);
+        std::mem::take(&mut self.numbered)
     }
 }
 

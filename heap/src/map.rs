@@ -137,7 +137,7 @@ impl<K, N, V> StateMap<K, N, V> {
         place: Place,
         is_it: impl FnMut(&Slot<K, N, V>) -> bool,
     ) -> Option<&Slot<K, N, V>> {
-        self.shards.piece_of(place)?.find(place.hash, is_it)
+        self.shards.behind(self.shards.door_of(place))?.find(place.hash, is_it)
     }
 
     /// All entries, by key group, in no order within one.

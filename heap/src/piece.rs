@@ -27,7 +27,7 @@ use crate::epochs::Epoch;
 use crate::handover::Stamp;
 use crate::origins::{Label, Origins, Part};
 use crate::overlay::{MarkedBy, Marks, Rewrites, marked_by, set_of};
-use crate::pages::Pages;
+use crate::pages::{PagedBox, Pages};
 use crate::prefetch::{prefetch, prefetch_address};
 use crate::removals::RemovalLog;
 use crate::turn::Turn;
@@ -110,10 +110,10 @@ pub(crate) struct PieceFacts {
     pub(crate) part: Part,
 }
 
-/// One table and what stands beside it. What reads and most writes need lies in the first cache line, what the first change
-/// of an entry needs in the second.
+/// One table and what stands beside it. What reads and most writes need comes first and shares a cache line with what the
+/// hand-over looks at; what the first change of an entry needs is in the next.
 #[derive(Debug)]
-#[repr(C, align(64))]
+#[repr(C)]
 pub(crate) struct Piece<K, N, V> {
     table: HashTable<Slot<K, N, V>, Pages>,
     /// Where the table's control bytes begin, only to ask for them early; 0 until there is an entry.
@@ -128,6 +128,11 @@ pub(crate) struct Piece<K, N, V> {
     /// Counts rebuilds, after which buckets have other numbers.
     rebuilds: u32,
 }
+
+const _: () = {
+    let needed = std::mem::offset_of!(Piece<u64, (), u64>, beside) + size_of::<PagedBox<[u32]>>();
+    assert!(needed + size_of::<Stamp>() <= 64, "a write to a piece touches a second line of it");
+};
 
 /// The bits of a hash that the table uses: others than the key group and the directory. The table looks for the
 /// seven highest bits, from where the low bits say.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::directory::Directory;
 use crate::filling::Filled;
-use crate::handover::{Owner, Stamp};
+use crate::handover::{Owner, OwnerMut, Owners, Stamp};
 use crate::listing::{Listing, PieceOwner};
 use crate::map::{Layout, Place};
 use crate::owed::Gate;
@@ -34,9 +34,13 @@ struct Shard<K, N, V> {
     listing: Arc<Listing<K, N, V>>,
 }
 
+/// Where the piece at a place is found: a slot of the directory, and the door of its number.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Door(usize);
+
 /// A piece to change, with what goes with its shard.
 pub(crate) struct Opened<'a, K, N, V> {
-    pub(crate) owner: &'a mut PieceOwner<K, N, V>,
+    pub(crate) owner: OwnerMut<'a, Piece<K, N, V>, Gate<K, N, V>>,
     pub(crate) listing: &'a Listing<K, N, V>,
     pub(crate) spot: Spot,
 }
@@ -44,7 +48,8 @@ pub(crate) struct Opened<'a, K, N, V> {
 /// All pieces of one state.
 pub(crate) struct Shards<K, N, V> {
     directory: Directory,
-    owners: Vec<PieceOwner<K, N, V>>,
+    /// A door for each slot of the directory.
+    owners: Owners<Piece<K, N, V>, Gate<K, N, V>>,
     /// Where each piece is listed.
     spots: Vec<Spot>,
     shards: Vec<Shard<K, N, V>>,
@@ -55,9 +60,11 @@ impl<K, N, V> Shards<K, N, V> {
     /// One shard, empty, for each key group.
     pub(crate) fn new(layout: Layout) -> Self {
         let shard = |_| Shard { numbers: Vec::new(), listing: Arc::default() };
+        let directory = Directory::new(layout);
+        let owners = Owners::new(directory.slots());
         Self {
-            directory: Directory::new(layout),
-            owners: Vec::new(),
+            directory,
+            owners,
             spots: Vec::new(),
             shards: (0..layout.range.len()).map(shard).collect(),
             layout,
@@ -75,28 +82,38 @@ impl<K, N, V> Shards<K, N, V> {
         self.shards.iter().map(|shard| &shard.listing)
     }
 
-    /// The number of the piece at a place.
+    /// The door at a place; one to nothing, or to a piece without such a key, if there is none.
+    #[inline(always)]
+    pub(crate) fn door_of(&self, place: Place) -> Door {
+        Door(self.directory.slot_of(place))
+    }
+
+    /// The number of the piece behind a door.
     #[inline]
-    pub(crate) fn number_of(&self, place: Place) -> Option<usize> {
-        self.directory.find(place)
+    pub(crate) fn number_behind(&self, door: Door) -> Option<usize> {
+        self.directory.number_in(door.0)
+    }
+
+    /// The piece behind a door, to read.
+    #[inline(always)]
+    pub(crate) fn behind(&self, door: Door) -> Option<&Piece<K, N, V>> {
+        self.owners.read_behind(door.0)
+    }
+
+    /// The piece behind a door, to change, if it owes nothing.
+    #[inline(always)]
+    pub(crate) fn free_behind<'a>(
+        &'a mut self,
+        door: Door,
+        turn: &'a Turn,
+    ) -> Option<&'a mut Piece<K, N, V>> {
+        self.owners.write_behind(door.0, &turn.clock)
     }
 
     /// A piece, to read.
     #[inline]
     pub(crate) fn piece(&self, number: usize) -> Option<&Piece<K, N, V>> {
-        self.owners.get(number).map(Owner::read)
-    }
-
-    /// The piece at a place, to read.
-    #[inline(always)]
-    pub(crate) fn piece_of(&self, place: Place) -> Option<&Piece<K, N, V>> {
-        self.piece(self.number_of(place)?)
-    }
-
-    /// A piece, to change.
-    #[inline]
-    pub(crate) fn owner_mut(&mut self, number: usize) -> Option<&mut PieceOwner<K, N, V>> {
-        self.owners.get_mut(number)
+        self.owners.read(number)
     }
 
     /// A piece, to change, if it owes nothing.
@@ -138,7 +155,7 @@ impl<K, N, V> Shards<K, N, V> {
             shard.numbers.clear();
             shard.listing.detach(visible_through);
         }
-        std::mem::take(&mut self.owners)
+        self.owners.take_all(self.directory.slots())
     }
 
     /// The number of a piece with room for one more entry at a place, made if need be: O(entries of one piece).
@@ -150,7 +167,8 @@ impl<K, N, V> Shards<K, N, V> {
         of: impl Fn(&Slot<K, N, V>) -> u64,
     ) -> Option<usize> {
         loop {
-            match self.number_of(place).and_then(|number| Some((number, self.piece(number)?))) {
+            let number = self.number_behind(self.door_of(place));
+            match number.and_then(|number| Some((number, self.piece(number)?))) {
                 Some((number, piece)) if !piece.is_full() => return Some(number),
                 Some((number, _)) => self.rebuild(number, turn, &of)?,
                 None => self.found(self.directory.shard_of(place.key_hash)?, turn)?,
@@ -166,6 +184,7 @@ impl<K, N, V> Shards<K, N, V> {
         self.shards.get(shard)?.listing.add(owner.reader(), None, turn);
         let number = self.add(owner, shard)?;
         self.directory.found(shard, number);
+        self.lead(shard);
         Some(())
     }
 
@@ -181,6 +200,7 @@ impl<K, N, V> Shards<K, N, V> {
         }
         if !numbers.is_empty() {
             self.directory.adopt(shard, &directory, &numbers);
+            self.lead(shard);
         }
     }
 
@@ -194,7 +214,7 @@ impl<K, N, V> Shards<K, N, V> {
     }
 
     fn rebuild(&mut self, number: usize, turn: &Turn, of: &impl Fn(&Slot<K, N, V>) -> u64) -> Option<()> {
-        let piece = self.owners.get(number)?.read();
+        let piece = self.owners.read(number)?;
         let depth = piece.depth();
         let may_split = self.directory.may_split(depth, self.owners.len());
         let rebuild = Rebuild::of(piece, may_split.then(|| self.directory.split_bit(depth)));
@@ -210,27 +230,45 @@ impl<K, N, V> Shards<K, N, V> {
         drop(guard);
         let far = self.add(sibling, shard)?;
         self.directory.split(shard, depth, (number as u32, far));
+        self.lead(shard);
         Some(())
+    }
+
+    /// Lets the doors of a shard lead where its slots in the directory say (H12). O(slots of the shard), and O(slots)
+    /// if there are more than before.
+    fn lead(&mut self, shard: usize) {
+        while self.owners.doors() < self.directory.slots() {
+            self.owners.double_doors();
+        }
+        for (slot, number) in self.directory.slots_of(shard) {
+            self.owners.lead(slot, number);
+        }
     }
 
     /// Bytes of memory of tables and what stands beside them; not what keys and values own. O(pieces).
     pub(crate) fn memory_bytes(&self) -> usize {
-        let pieces: usize = self.owners.iter().map(|owner| owner.read().memory_bytes()).sum();
+        let pieces: usize = self.pieces().map(|(_, piece)| piece.memory_bytes()).sum();
         let each = size_of::<PieceOwner<K, N, V>>() + size_of::<Piece<K, N, V>>() + size_of::<Spot>();
-        pieces + self.owners.capacity() * each + self.directory.memory_bytes()
+        pieces
+            + self.owners.len() * each
+            + self.directory.memory_bytes()
+            + self.owners.doors() * size_of::<usize>()
     }
 
     /// Checks H12 and H8 to H10 as far as one piece can. O(entries).
     pub(crate) fn check_invariants(&self, of: impl Fn(&Slot<K, N, V>) -> Place) {
-        for (number, owner) in self.owners.iter().enumerate() {
-            let piece = owner.read();
+        for (number, piece) in (0..self.owners.len()).filter_map(|number| Some((number, self.piece(number)?)))
+        {
             piece.check_invariants();
             for slot in piece.iter() {
+                let door = self.door_of(of(slot));
                 assert_eq!(
-                    self.number_of(of(slot)),
+                    self.number_behind(door),
                     Some(number),
                     "H12: an entry lies in another piece than its hash"
                 );
+                let behind = self.behind(door).is_some_and(|behind| std::ptr::eq(behind, piece));
+                assert!(behind, "H12: a door leads to another piece than its slot");
             }
         }
     }

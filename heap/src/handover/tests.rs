@@ -8,7 +8,7 @@
 use loom::cell::UnsafeCell;
 use loom::thread;
 
-use super::{Clock, Owner, Stamp};
+use super::{Clock, Owner, Owners, Reader, Stamp};
 
 /// A number whose every access is watched.
 struct Watched(UnsafeCell<u64>);
@@ -31,12 +31,13 @@ impl Watched {
 /// What is set aside for tickets, oldest first; a ticket that has taken its number is gone.
 type Aside = Vec<(Stamp, Option<u64>)>;
 
-fn change(owner: &mut Owner<Watched, Aside>, clock: &Clock, tickets: &[Stamp], number: u64) {
-    if let Some(data) = owner.write(clock) {
+/// By the door, or by the number where the lock is needed.
+fn change(owners: &mut Owners<Watched, Aside>, clock: &Clock, tickets: &[Stamp], number: u64) {
+    if let Some(data) = owners.write_behind(0, clock) {
         data.write(number);
         return;
     }
-    let mut guard = owner.lock(clock);
+    let mut guard = owners.get_mut(0).unwrap().lock(clock);
     let free_through = guard.free_through();
     let (data, aside) = guard.parts();
     for ticket in tickets.iter().filter(|ticket| **ticket > free_through) {
@@ -49,7 +50,7 @@ fn change(owner: &mut Owner<Watched, Aside>, clock: &Clock, tickets: &[Stamp], n
 }
 
 /// Takes the number as of the ticket: from the data if the owner has not been here since, or what it set aside.
-fn take(reader: &super::Reader<Watched, Aside>, ticket: Stamp) -> Option<u64> {
+fn take(reader: &Reader<Watched, Aside>, ticket: Stamp) -> Option<u64> {
     let mut guard = reader.lock(ticket)?;
     let (data, aside) = guard.parts();
     let number = data.read();
@@ -61,22 +62,24 @@ fn take(reader: &super::Reader<Watched, Aside>, ticket: Stamp) -> Option<u64> {
 fn a_reader_sees_what_was_there_at_its_freeze_in_every_interleaving() {
     loom::model(|| {
         let mut clock = Clock::new();
-        let mut owner = Owner::new(&clock, Watched(UnsafeCell::new(1)), Aside::new());
-        change(&mut owner, &clock, &[], 2);
+        let owner = Owner::new(&clock, Watched(UnsafeCell::new(1)), Aside::new());
+        let (reader, other_reader) = (owner.reader(), owner.reader());
+        let mut owners = Owners::new(1);
+        owners.push(owner);
+        owners.lead(0, 0);
+        change(&mut owners, &clock, &[], 2);
         let first = clock.freeze().unwrap();
-        let reader = owner.reader();
         let writer = thread::spawn(move || take(&reader, first));
-        change(&mut owner, &clock, &[first], 3);
-        change(&mut owner, &clock, &[first], 4);
+        change(&mut owners, &clock, &[first], 3);
+        change(&mut owners, &clock, &[first], 4);
         let second = clock.freeze().unwrap();
-        let reader = owner.reader();
-        let other = thread::spawn(move || take(&reader, second));
-        change(&mut owner, &clock, &[first, second], 5);
-        change(&mut owner, &clock, &[first, second], 6);
+        let other = thread::spawn(move || take(&other_reader, second));
+        change(&mut owners, &clock, &[first, second], 5);
+        change(&mut owners, &clock, &[first, second], 6);
         let (of_first, of_second) = (writer.join().unwrap(), other.join().unwrap());
-        let mut guard = owner.lock(&clock);
-        let (data, aside) = guard.parts();
-        assert_eq!(data.read(), 6);
+        assert_eq!(owners.read_behind(0).unwrap().read(), 6);
+        let mut guard = owners.get_mut(0).unwrap().lock(&clock);
+        let (_, aside) = guard.parts();
         for (ticket, taken, expected) in [(first, of_first, 2), (second, of_second, 4)] {
             let kept = aside.iter().filter(|(of, number)| *of == ticket && number.is_some());
             let kept: Vec<u64> = kept.filter_map(|(_, number)| *number).collect();

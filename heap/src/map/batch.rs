@@ -9,6 +9,7 @@
 
 use super::{Place, StateMap};
 use crate::piece::Slot;
+use crate::shards::Door;
 use crate::turn::Turn;
 
 /// Keys that are looked up together: enough to overlap as many waits as the processor can, few enough that what was asked
@@ -19,12 +20,12 @@ pub(crate) const BATCH: usize = 32;
 #[derive(Clone, Copy, Default)]
 struct Guess {
     hash: u64,
-    number: u32,
-    bucket: u32,
+    door: Door,
+    bucket: usize,
 }
 
-/// No piece, and no bucket.
-const NONE: u32 = u32::MAX;
+/// No bucket.
+const NONE: usize = usize::MAX;
 
 /// Up to [`BATCH`] guesses.
 struct Guesses {
@@ -39,17 +40,17 @@ impl<K, N, V> StateMap<K, N, V> {
         let count = places.len();
         let mut all = [Guess::default(); BATCH];
         for (guess, place) in all.iter_mut().zip(places) {
-            let number = self.shards.number_of(place).map_or(NONE, |number| number as u32);
-            if let Some(piece) = self.shards.piece(number as usize) {
+            let door = self.shards.door_of(place);
+            if let Some(piece) = self.shards.behind(door) {
                 piece.prefetch_likely(place.hash, to_change);
             }
-            *guess = Guess { hash: place.hash, number, bucket: NONE };
+            *guess = Guess { hash: place.hash, door, bucket: NONE };
         }
         for guess in all.iter_mut().take(count) {
-            let Some(piece) = self.shards.piece(guess.number as usize) else { continue };
+            let Some(piece) = self.shards.behind(guess.door) else { continue };
             let Some(bucket) = piece.guess(guess.hash) else { continue };
             piece.prefetch(bucket, to_change);
-            guess.bucket = bucket as u32;
+            guess.bucket = bucket;
         }
         Guesses { all }
     }
@@ -61,10 +62,9 @@ impl<K, N, V> StateMap<K, N, V> {
         guess: Guess,
         mut is_it: impl FnMut(&Slot<K, N, V>) -> bool,
     ) -> Option<(usize, &Slot<K, N, V>)> {
-        let piece = self.shards.piece(guess.number as usize)?;
-        let guessed = guess.bucket as usize;
-        match piece.slot(guessed) {
-            Some(slot) if is_it(slot) => Some((guessed, slot)),
+        let piece = self.shards.behind(guess.door)?;
+        match piece.slot(guess.bucket) {
+            Some(slot) if is_it(slot) => Some((guess.bucket, slot)),
             _ => {
                 let bucket = piece.find_bucket(guess.hash, is_it)?;
                 Some((bucket, piece.slot(bucket)?))
@@ -105,9 +105,8 @@ impl<K: Clone + Eq, N: Clone + Eq, V: Clone> StateMap<K, N, V> {
         let mut changed = 0;
         for (at, guess) in guesses.all.into_iter().take(count).enumerate() {
             let Some((bucket, _)) = self.settle(guess, |slot| is_it(at, slot)) else { continue };
-            let number = guess.number as usize;
-            changed +=
-                usize::from(self.update_at((number, bucket), turn, |value| change(at, value)).is_some());
+            let updated = self.update_at((guess.door, bucket), turn, |value| change(at, value));
+            changed += usize::from(updated.is_some());
         }
         changed
     }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::{Place, StateMap};
+use crate::handover::OwnerMut;
 use crate::ledger::Ledger;
-use crate::listing::PieceOwner;
 use crate::open::{Aside, Open};
 use crate::origins::Part;
 use crate::overlay::Marks;
 use crate::owed::{Gate, Locked, Site, needed_after, touch};
 use crate::piece::{Accounts, Gone, Piece, Slot};
-use crate::shards::Opened;
+use crate::shards::{Door, Opened};
 use crate::turn::Turn;
 
 /// A piece, and what it shares with writers if the lock is held.
@@ -203,8 +203,9 @@ where
     /// The bucket of the entry at a place that `is_it`, with the number of its piece. Takes no lock.
     #[inline]
     fn locate(&self, place: Place, is_it: impl FnMut(&Slot<K, N, V>) -> bool) -> Option<(usize, usize)> {
-        let number = self.shards.number_of(place)?;
-        Some((number, self.shards.piece(number)?.find_bucket(place.hash, is_it)?))
+        let door = self.shards.door_of(place);
+        let bucket = self.shards.behind(door)?.find_bucket(place.hash, is_it)?;
+        Some((self.shards.number_behind(door)?, bucket))
     }
 
     /// Puts a value; tells whether the key was absent, or `None` if its key group is not ours: nothing has changed then.
@@ -212,7 +213,7 @@ where
     #[inline(always)]
     pub(crate) fn put(&mut self, place: Place, slot: Slot<K, N, V>, turn: &Turn) -> Option<bool> {
         let is_it = |it: &Slot<K, N, V>| it.key == slot.key && it.namespace == slot.namespace;
-        let is_absent = match self.free(place, turn) {
+        let is_absent = match self.free(self.shards.door_of(place), turn) {
             Some(free) => match free.find_to_change(place.hash, is_it) {
                 Some(found) => {
                     found.value = slot.value;
@@ -284,7 +285,7 @@ where
         turn: &Turn,
         change: impl FnOnce(&mut V) -> R,
     ) -> Option<R> {
-        match self.free(place, turn) {
+        match self.free(self.shards.door_of(place), turn) {
             Some(free) => free.find_to_change(place.hash, is_it).map(|slot| change(&mut slot.value)),
             None => self.update_otherwise(place, is_it, turn, change),
         }
@@ -303,30 +304,24 @@ where
         self.change(number, turn)?.update(bucket, change)
     }
 
-    /// Lets `change` at the value of an entry.
+    /// Lets `change` at the value of the entry in a bucket behind a door.
     #[inline]
     pub(super) fn update_at<R>(
         &mut self,
-        (number, bucket): (usize, usize),
+        (door, bucket): (Door, usize),
         turn: &Turn,
         change: impl FnOnce(&mut V) -> R,
     ) -> Option<R> {
-        match self.free_at(number, turn) {
+        match self.free(door, turn) {
             Some(free) => free.at(bucket).map(|slot| change(&mut slot.value)),
-            None => self.change(number, turn)?.update(bucket, change),
+            None => self.change(self.shards.number_behind(door)?, turn)?.update(bucket, change),
         }
     }
 
-    /// The piece at a place, if it owes nothing.
+    /// The piece behind a door, if it owes nothing.
     #[inline(always)]
-    fn free<'a>(&'a mut self, place: Place, turn: &'a Turn) -> Option<Free<'a, K, N, V>> {
-        self.free_at(self.shards.number_of(place)?, turn)
-    }
-
-    /// A piece, if it owes nothing.
-    #[inline(always)]
-    fn free_at<'a>(&'a mut self, number: usize, turn: &'a Turn) -> Option<Free<'a, K, N, V>> {
-        let piece = self.shards.free_piece(number, turn)?;
+    fn free<'a>(&'a mut self, door: Door, turn: &'a Turn) -> Option<Free<'a, K, N, V>> {
+        let piece = self.shards.free_behind(door, turn)?;
         Some(Free { piece, ledger: &mut self.ledger, turn })
     }
 
@@ -456,7 +451,7 @@ impl<K: Clone + Eq, N: Clone + Eq, V: Clone> Change<'_, K, N, V> {
 
 #[cold]
 fn open_locked<'a, K: Clone, N: Clone, V: Clone>(
-    owner: &'a mut PieceOwner<K, N, V>,
+    owner: OwnerMut<'a, Piece<K, N, V>, Gate<K, N, V>>,
     accounts: &mut Accounts<'a>,
     opens: &[Arc<Open<K, N, V>>],
     site: &Site<'a>,

@@ -48,8 +48,7 @@ where
         let hash_of = |slot: &Slot<K, N, V>| Self::hash_of_slot(&*codecs, slot);
         let Some(number) = self.shards.make_room(place, turn, hash_of) else { return };
         // Nothing is owed while a map is being loaded: no snapshot of it exists.
-        let owner = self.shards.owner_mut(number).and_then(|owner| owner.write(&turn.clock));
-        if let Some(piece) = owner {
+        if let Some(piece) = self.shards.free_piece(number, turn) {
             piece.insert_restored(place.hash, slot, origin);
             self.len += 1;
         }

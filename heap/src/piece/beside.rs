@@ -17,8 +17,8 @@ use crate::prefetch::prefetch_address;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Beside {
-    /// The changed bits, 32 a cell, and after them the tag of each bucket. First, with the next field, so that both are in
-    /// the piece's first cache line.
+    /// The changed bits, 32 a cell, and after them the tag of each bucket. First, so that it is in the piece's first cache
+    /// line.
     cells: PagedBox<[u32]>,
     /// The cell of the first tag.
     tags: usize,
