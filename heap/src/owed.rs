@@ -286,7 +286,7 @@ impl<K: Clone, N: Clone, V: Clone> Gate<K, N, V> {
             let mut buckets: SmallVec<[usize; TOGETHER]> = SmallVec::new();
             buckets.extend(owed.puts.ones().take(left.min(TOGETHER)));
             // All before the first is needed, so that the waits for memory overlap.
-            buckets.iter().for_each(|bucket| piece.prefetch(*bucket, true));
+            buckets.iter().for_each(|bucket| piece.prefetch_entry(*bucket));
             for bucket in &buckets {
                 // A clone that panics must leave the entry owed.
                 if let Some(record) = Self::copy_of(piece, *bucket, view) {

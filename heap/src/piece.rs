@@ -175,13 +175,18 @@ impl<K, N, V> Piece<K, N, V> {
         self.table.find(table_hash(hash), is_it)
     }
 
+    /// The bucket at which the search for a hash begins.
+    #[inline(always)]
+    fn likely_bucket(&self, hash: u64) -> usize {
+        table_hash(hash) as usize & (self.table.num_buckets() - 1)
+    }
+
     /// Asks for the slot at which the search for a hash begins, where its entry most often is: the wait for it and that
     /// for the control bytes then overlap.
     #[inline(always)]
-    fn prefetch_likely_slot(&self, hash: u64) -> usize {
-        let bucket = table_hash(hash) as usize & (self.table.num_buckets() - 1);
-        prefetch_address(self.controls.wrapping_sub((bucket + 1) * size_of::<Slot<K, N, V>>()));
-        bucket
+    fn prefetch_likely_slot(&self, hash: u64) {
+        let slots = self.likely_bucket(hash) + 1;
+        prefetch_address(self.controls.wrapping_sub(slots * size_of::<Slot<K, N, V>>()));
     }
 
     #[inline]
@@ -190,13 +195,14 @@ impl<K, N, V> Piece<K, N, V> {
         self.table.find_bucket_index(table_hash(hash), is_it)
     }
 
-    /// Asks for what the search for a hash probably looks at and, if it is `to_change`, for what stands beside it.
+    /// Asks for what tells where the entry of a hash is and, if it is `to_change`, whether it has changed.
     #[inline]
-    pub(crate) fn prefetch_likely(&self, hash: u64, to_change: bool) {
-        let likely = self.prefetch_likely_slot(hash);
-        prefetch_address(self.controls + likely);
+    pub(crate) fn prefetch_search(&self, hash: u64, to_change: bool) {
+        let likely = self.likely_bucket(hash);
+        prefetch_address(self.controls.wrapping_add(likely));
         if to_change {
-            self.beside.prefetch(likely);
+            // A line has the bits of 512 buckets: the right one, or the next to it now and then.
+            self.beside.prefetch_changed(likely);
         }
     }
 
@@ -215,13 +221,20 @@ impl<K, N, V> Piece<K, N, V> {
         self.table.find_bucket_index(table_hash(hash), |_| true)
     }
 
-    /// Asks for a slot and, if it is `to_change`, for what stands beside it.
+    /// Asks for a slot and, if it is `to_change` for the first time, for its label.
     #[inline]
-    pub(crate) fn prefetch(&self, bucket: usize, to_change: bool) {
+    pub(crate) fn prefetch_slot(&self, bucket: usize, to_change: bool) {
         self.table.get_bucket(bucket).into_iter().for_each(prefetch);
-        if to_change {
-            self.beside.prefetch(bucket);
+        if to_change && !self.beside.is_changed(bucket) {
+            self.beside.prefetch_tag(bucket);
         }
+    }
+
+    /// Asks for a slot and its label and birth.
+    #[inline]
+    pub(crate) fn prefetch_entry(&self, bucket: usize) {
+        self.prefetch_slot(bucket, false);
+        self.beside.prefetch_tag(bucket);
     }
 
     #[inline]

@@ -42,14 +42,14 @@ impl<K, N, V> StateMap<K, N, V> {
         for (guess, place) in all.iter_mut().zip(places) {
             let door = self.shards.door_of(place);
             if let Some(piece) = self.shards.behind(door) {
-                piece.prefetch_likely(place.hash, to_change);
+                piece.prefetch_search(place.hash, to_change);
             }
             *guess = Guess { hash: place.hash, door, bucket: NONE };
         }
         for guess in all.iter_mut().take(count) {
             let Some(piece) = self.shards.behind(guess.door) else { continue };
             let Some(bucket) = piece.guess(guess.hash) else { continue };
-            piece.prefetch(bucket, to_change);
+            piece.prefetch_slot(bucket, to_change);
             guess.bucket = bucket;
         }
         Guesses { all }

@@ -67,13 +67,22 @@ impl Beside {
         self.cells.len() - self.tags
     }
 
-    /// Asks for all that stands beside a bucket.
+    /// Asks for the changed bit of a bucket.
     #[inline]
-    pub(crate) fn prefetch(&self, bucket: usize) {
-        // Not through a reference: whether there is such a bucket would have to be asked first.
-        let cell = |at: usize| self.cells.as_ptr().addr() + at * size_of::<u32>();
-        prefetch_address(cell(bucket / CELL_BITS));
-        prefetch_address(cell(self.tags + bucket));
+    pub(crate) fn prefetch_changed(&self, bucket: usize) {
+        self.prefetch_cell(bucket / CELL_BITS);
+    }
+
+    /// Asks for the tag of a bucket.
+    #[inline]
+    pub(crate) fn prefetch_tag(&self, bucket: usize) {
+        self.prefetch_cell(self.tags + bucket);
+    }
+
+    /// Not through a reference: whether there is such a cell would have to be asked first.
+    #[inline]
+    fn prefetch_cell(&self, at: usize) {
+        prefetch_address(self.cells.as_ptr().addr() + at * size_of::<u32>());
     }
 
     #[inline]
