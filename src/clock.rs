@@ -96,8 +96,8 @@ impl Clock for ManualClock {
 
 #[derive(Debug)]
 enum Tail {
-    /// What a UUIDv7 has beside its time.
-    Random,
+    /// A random number, which grows by one with each id.
+    Random { next: AtomicU64 },
     /// A number fixed at the start, then a counter.
     Counted { salt: u16, next: AtomicU64 },
 }
@@ -112,7 +112,9 @@ impl UploadIdSource {
     /// Random ids: unique without any agreement between processes.
     #[must_use]
     pub fn random() -> Self {
-        Self { tail: Arc::new(Tail::Random) }
+        // Asked of the system once: ids are given out in the pause of a checkpoint.
+        let [_, _, _, _, _, _, _, _, random @ ..] = *uuid::Uuid::now_v7().as_bytes();
+        Self { tail: Arc::new(Tail::Random { next: AtomicU64::new(u64::from_be_bytes(random)) }) }
     }
 
     /// Ids that are the same in every run, for tests and scripts. Two sources on one store need different salts.
@@ -125,9 +127,11 @@ impl UploadIdSource {
     #[must_use]
     pub fn next(&self, now: Millis) -> UploadId {
         let bits = match &*self.tail {
-            Tail::Random => {
-                let [_, _, _, _, _, _, tail @ ..] = *uuid::Uuid::now_v7().as_bytes();
-                tail
+            Tail::Random { next } => {
+                // The process's number, since a copy of this process goes on from the same random number.
+                let [_, _, high, low] = std::process::id().to_be_bytes();
+                let [a, b, c, d, e, f, g, h] = next.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+                [high, low, a, b, c, d, e, f, g, h]
             }
             Tail::Counted { salt, next } => {
                 let number = next.fetch_add(1, Ordering::Relaxed);
@@ -164,6 +168,7 @@ mod tests {
         let source = UploadIdSource::random();
         let (one, two) = (source.next(Millis(1_000)), source.next(Millis(1_000)));
         assert_ne!(one, two);
+        assert!(![one, two].contains(&UploadIdSource::random().next(Millis(1_000))), "of another source");
         assert_eq!(one.millis(), 1_000);
     }
 

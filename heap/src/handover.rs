@@ -82,6 +82,11 @@ impl Clock {
         self.now
     }
 
+    /// The moment that the next freeze begins.
+    pub(crate) fn next(&self) -> Stamp {
+        Stamp(self.now.0 + 1)
+    }
+
     /// Tells this clock apart from others.
     pub(crate) fn number(&self) -> u32 {
         (self.now.0 >> 32) as u32

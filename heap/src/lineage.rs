@@ -140,7 +140,7 @@ struct Node {
 /// The epochs of some rewrites, oldest first.
 pub(crate) type RewriteEpochs = SmallVec<[Epoch; 2]>;
 
-/// What a trigger decides about rewrites.
+/// What is decided about rewrites after a trigger.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settlement {
     /// In the chain of every possible base.
@@ -185,13 +185,15 @@ pub(crate) struct Lineage {
     floor: Epoch,
     /// The rewrites that are neither settled nor forgotten, oldest first.
     unsettled: RewriteEpochs,
+    /// The base that the last trigger named, or that it named none, until that has been acted upon.
+    named: Option<Option<CheckpointId>>,
 }
 
 impl Lineage {
     /// Nothing is remembered.
     pub(crate) fn new(mode: BaseMode) -> Self {
         let (nodes, gone, unsettled) = (Vec::new(), Vec::new(), RewriteEpochs::new());
-        Self { mode, nodes, gone, floor: Epoch(0), unsettled }
+        Self { mode, nodes, gone, floor: Epoch(0), unsettled, named: None }
     }
 
     /// The restored checkpoint, whose entries all bear fixed labels, is the base to be.
@@ -201,7 +203,7 @@ impl Lineage {
         let written = Arc::new(Mutex::new(Some(written)));
         let (rewrites, unsettled) = (RewriteEpochs::new(), RewriteEpochs::new());
         let node = Node { id, epoch, fate: Fate::Completed, rewrites, written };
-        Self { mode, nodes: vec![node], gone: Vec::new(), floor: epoch, unsettled }
+        Self { mode, nodes: vec![node], gone: Vec::new(), floor: epoch, unsettled, named: None }
     }
 
     /// Asks for what a freeze looks at.
@@ -241,7 +243,7 @@ impl Lineage {
     }
 
     /// A trigger names `base`: what it settles is forgotten. In mode confirmed it says that the base is complete.
-    pub(crate) fn trigger(&mut self, base: Option<CheckpointId>, ended: Epoch) -> Settlement {
+    pub(crate) fn trigger(&mut self, base: Option<CheckpointId>, ended: Epoch) {
         if let Some(base) = base {
             match self.mode {
                 BaseMode::Confirmed => {
@@ -264,12 +266,14 @@ impl Lineage {
             Some(_) => self.floor,
         };
         self.floor = self.floor.max(lowest);
+        self.named = Some(base);
         self.check_invariants();
-        self.settle(base)
     }
 
-    /// Decides about the rewrites up to the base.
-    fn settle(&mut self, base: Option<CheckpointId>) -> Settlement {
+    /// Decides about the rewrites up to the base that the last trigger named, if that is not done. Any time before the next
+    /// trigger will do, since the base stays possible until then.
+    pub(crate) fn settle(&mut self) -> Settlement {
+        let Some(base) = self.named.take() else { return Settlement::default() };
         let through = self.nodes.iter().find(|node| Some(node.id) == base).map(|node| node.epoch);
         let mut settlement = Settlement::default();
         for epoch in std::mem::take(&mut self.unsettled) {

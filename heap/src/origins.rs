@@ -66,11 +66,20 @@ pub(crate) struct Origins {
     parts: usize,
     /// The labels of intervals, oldest first.
     intervals: Vec<(Epoch, Label)>,
+    /// The labels of known homes, by segment and version, ascending: new ones come last, and a copy is one of bytes.
+    fixed: Vec<((SegmentNumber, Epoch), Label)>,
     /// Labels that only tell how new a record of a changed entry may be, until the next freeze.
     witnesses: Vec<(CheckpointId, Label)>,
     /// First changes in the running interval that the counts do not know yet.
     uncounted: Uncounted,
 }
+
+/// So many labels tell entries of one segment apart by their versions.
+#[cfg(not(test))]
+pub(crate) const EXACT_MAX: usize = 1024;
+/// Few, so that histories meet both sides.
+#[cfg(test)]
+pub(crate) const EXACT_MAX: usize = 12;
 
 /// Labels that entries had before their first changes, and their parts.
 ///
@@ -102,6 +111,7 @@ impl Origins {
         counts: Vec::new(),
         parts: 1,
         intervals: Vec::new(),
+        fixed: Vec::new(),
         unused: Vec::new(),
         witnesses: Vec::new(),
         uncounted: Uncounted::NONE,
@@ -243,20 +253,23 @@ impl Origins {
         Some(label)
     }
 
-    /// A label for entries of `version` whose record is in a known segment of checkpoint `newest`.
+    /// A label for entries of `version` whose record is in a known segment of checkpoint `newest`. O(log labels), and O(labels) if there
+    /// is none yet and the segment is not the newest.
     ///
-    /// When labels become scarce, entries of one segment share one, under the version of the segment.
+    /// When there are many labels, entries of one segment share one, under the version of the segment: each costs the owner
+    /// a row of counts to copy and to look through in each interval.
     pub(crate) fn fixed(&mut self, version: Epoch, home: FixedHome, newest: CheckpointId) -> Option<Label> {
-        const EXACT_MAX: usize = 16_384;
-        let version = if self.origins.len() < EXACT_MAX { version } else { home.epoch };
-        let known = self.origins.iter().rposition(|origin| {
-            origin.used
-                && origin.version == version
-                && origin.home.is_some_and(|it| it.segment == home.segment)
-        });
-        match known.and_then(|index| u16::try_from(index).ok()) {
-            Some(label) => Some(Label(label)),
-            None => self.allocate(Origin { version, newest: Some(newest), home: Some(home), used: true }),
+        let in_use = self.origins.len() - self.unused.len();
+        let version = if in_use < EXACT_MAX { version } else { home.epoch };
+        let name = (home.segment, version);
+        match self.fixed.binary_search_by_key(&name, |(name, _)| *name) {
+            Ok(at) => self.fixed.get(at).map(|(_, label)| *label),
+            Err(at) => {
+                let origin = Origin { version, newest: Some(newest), home: Some(home), used: true };
+                let label = self.allocate(origin)?;
+                self.fixed.insert(at, (name, label));
+                Some(label)
+            }
         }
     }
 
@@ -308,6 +321,7 @@ impl Origins {
             }
         }
         let origins = &self.origins;
+        self.fixed.retain(|(_, label)| origins.get(usize::from(label.0)).is_some_and(|origin| origin.used));
         self.intervals.retain(|(epoch, label)| {
             let origin = origins.get(usize::from(label.0));
             origin.is_some_and(|origin| origin.used && origin.version == *epoch)
@@ -347,6 +361,34 @@ impl Origins {
 mod tests {
     use super::*;
     use std::collections::HashMap;
+
+    #[test]
+    fn labels_of_a_segment_tell_versions_apart_while_there_are_few() {
+        let mut origins = Origins::new(1);
+        let home = |segment| FixedHome { segment: SegmentNumber(segment), epoch: Epoch(1_000 + segment) };
+        let id = CheckpointId::FIRST;
+        let label = |origins: &mut Origins, version, segment| {
+            let label = origins.fixed(Epoch(version), home(segment), id).unwrap();
+            origins.add(label, Part(0), 1);
+            (label, origins.version(label).0)
+        };
+        let many = EXACT_MAX as u32;
+        let exact: Vec<(Label, u32)> =
+            (1..many).map(|version| label(&mut origins, version, version % 3)).collect();
+        assert!((1..many).zip(&exact).all(|(version, (_, of))| *of == version));
+        assert_eq!(
+            label(&mut origins, 5, 5 % 3).0,
+            label(&mut origins, 6, 5 % 3).0,
+            "one for all of a segment"
+        );
+        assert_eq!(label(&mut origins, 5, 2).1, 1_002, "and its version is the segment's");
+        // Their entries leave, and so do the labels: what comes then has labels of its own again.
+        origins.clear_counts();
+        origins.freeze(id, None, |_| false);
+        let (again, version) = label(&mut origins, 7, 1);
+        assert_eq!((version, label(&mut origins, 7, 1).0), (7, again));
+        assert_eq!(label(&mut origins, 8, 1).1, 8);
+    }
 
     #[test]
     fn changes_are_counted_before_anybody_looks_however_many_there_are() {

@@ -35,7 +35,7 @@ impl HeapBackend {
         if cuts {
             self.trigger(request.base, stamp);
         }
-        // After the trigger, which may have settled rewrites in its chain.
+        // After the trigger, before which rewrites in its chain may have been settled.
         let base = request.base.and_then(|base| self.lineage.base(base));
         let rewrite = base.as_ref().filter(|_| self.may_rewrite()).map(|base| RewriteStart {
             epoch,
@@ -94,19 +94,27 @@ impl HeapBackend {
         self.states.iter().for_each(|state| state.prefetch());
     }
 
-    /// The trigger names a base: what that settles is settled.
+    /// The trigger names a base.
     fn trigger(&mut self, base: Option<CheckpointId>, stamp: Stamp) {
+        // If no notice came since the last trigger.
+        self.settle(stamp);
         let ended = Epoch(self.turn.interval.0.saturating_sub(1));
-        let settlement = self.lineage.trigger(base, ended);
+        self.lineage.trigger(base, ended);
         self.turn.floor = self.lineage.floor();
         if let Some(base) = base {
             self.note_completed(base);
         }
+    }
+
+    /// Settles the rewrites that the last trigger decided about: snapshots from `at` on know the new labels. Outside the
+    /// pause where there are notices, since it takes O(labels · parts).
+    fn settle(&mut self, at: Stamp) {
+        let settlement = self.lineage.settle();
         if settlement.is_empty() {
             return;
         }
         for (index, state) in self.states.iter_mut().enumerate() {
-            state.settle(&settlement, stamp, index);
+            state.settle(&settlement, at, index);
         }
     }
 
@@ -140,6 +148,14 @@ impl HeapBackend {
         (self.turn.epochs.remembered(), self.completed.len())
     }
 
+    /// How many labels the states have in use, and how many rewrites wait to be settled.
+    #[cfg(test)]
+    pub(crate) fn labels_and_unsettled(&self) -> (usize, usize) {
+        let of_all = usize::from(u16::MAX) + 1;
+        let labels = self.states.iter().map(|state| of_all - state.origins_left()).sum();
+        (labels, self.lineage.unsettled())
+    }
+
     fn check_freeze(&self, request: FreezeRequest) -> Result<(), HeapError> {
         let FreezeRequest { id, base, kind } = request;
         if let Some(newest) = self.newest.filter(|newest| id <= *newest) {
@@ -170,6 +186,7 @@ impl HeapBackend {
             self.note_completed(id);
         }
         self.turn.boundaries = self.lineage.boundaries();
+        self.settle(self.turn.clock.next());
         self.states.iter_mut().for_each(|state| state.tidy(TIDIED, &self.turn));
         if let Some(oldest) = self.lineage.oldest_element() {
             self.turn.epochs.forget_below(oldest);
@@ -182,6 +199,7 @@ impl HeapBackend {
     pub fn aborted(&mut self, id: CheckpointId) {
         self.lineage.aborted(id);
         self.turn.boundaries = self.lineage.boundaries();
+        self.settle(self.turn.clock.next());
         self.states.iter_mut().for_each(|state| state.forget_closed());
     }
 
