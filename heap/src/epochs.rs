@@ -104,7 +104,9 @@ impl Epochs {
     /// The next epoch gets the id of the checkpoint that `ended` it, if one did.
     pub(crate) fn freeze(&self, ended: Option<CheckpointId>, oldest: Option<CheckpointId>) -> EpochsInUse {
         let mut table = self.table.write();
-        table.ids.extend(ended);
+        if let Some(ended) = ended {
+            table.ids.push_back(ended);
+        }
         let oldest = oldest.unwrap_or(table.floor);
         table.in_use.push(oldest);
         EpochsInUse { epochs: self.clone(), oldest }

@@ -123,7 +123,9 @@ impl Ledger {
         let own = self.own.take().map(|own| Arc::new(SharedOrigins(own)));
         let shared = own.or_else(|| self.shared.take()).unwrap_or_default();
         self.shared = Some(Arc::clone(&shared));
-        self.cuts.extend(cut);
+        if let Some(cut) = cut {
+            self.cuts.push(cut);
+        }
         shared
     }
 }

@@ -94,8 +94,9 @@ struct Rewrite {
     id: CheckpointId,
     /// Rewrites in the chain of its base that were not settled.
     ancestors: SmallVec<[Epoch; 2]>,
-    /// Entries that changed since they were written again.
-    lost: SourceCounts,
+    /// Entries that changed since they were written again, if any did. Each snapshot sees them as they were: a freeze copies
+    /// a pointer.
+    lost: Option<Arc<SourceCounts>>,
     /// Whether the state was cleared since.
     void: bool,
     outcome: OutcomeSlot,
@@ -130,7 +131,7 @@ impl Rewrites {
 
     pub(crate) fn begin(&mut self, start: &RewriteStart) {
         let RewriteStart { epoch, id, ancestors, outcome } = start.clone();
-        let (lost, void, settled) = (HashMap::new(), false, None);
+        let (lost, void, settled) = (None, false, None);
         self.list.push(Rewrite { epoch, id, ancestors, lost, void, outcome, settled });
     }
 
@@ -162,7 +163,10 @@ impl Rewrites {
             };
             match &mut rewrite.settled {
                 Some(settled) => settled.left = settled.left.saturating_sub(1),
-                None => *rewrite.lost.entry(Source { rewrites, label, part }).or_default() += 1,
+                None => {
+                    let lost = Arc::make_mut(rewrite.lost.get_or_insert_default());
+                    *lost.entry(Source { rewrites, label, part }).or_default() += 1;
+                }
             }
         }
         label
@@ -188,7 +192,7 @@ impl Rewrites {
         for (source, count) in outcome.of_states.get(state)? {
             *counts.entry(self.proper(source)).or_default() += count;
         }
-        for (source, lost) in &rewrite.lost {
+        for (source, lost) in rewrite.lost.iter().flat_map(|lost| lost.iter()) {
             if let Some(count) = counts.get_mut(&self.proper(source)) {
                 debug_assert!(*count >= *lost, "H17: more entries lost than were written again");
                 *count = count.saturating_sub(*lost);

@@ -30,8 +30,8 @@ impl HeapBackend {
         self.check_freeze(request)?;
         let epoch = self.turn.interval;
         let cuts = request.kind != FreezeKind::Savepoint;
-        let next = Epoch(epoch.0.checked_add(1).ok_or(HeapError::EpochsExhausted)?);
-        let stamp = self.turn.clock.freeze().ok_or(HeapError::EpochsExhausted)?;
+        let next = Epoch(epoch.0.checked_add(1).ok_or_else(|| HeapError::EpochsExhausted)?);
+        let stamp = self.turn.clock.freeze().ok_or_else(|| HeapError::EpochsExhausted)?;
         if cuts {
             self.trigger(request.base, stamp);
         }
