@@ -114,7 +114,7 @@ impl UploadIdSource {
     pub fn random() -> Self {
         // Asked of the system once: ids are given out in the pause of a checkpoint.
         let [_, _, _, _, _, _, _, _, random @ ..] = *uuid::Uuid::now_v7().as_bytes();
-        Self { tail: Arc::new(Tail::Random { next: AtomicU64::new(u64::from_be_bytes(random)) }) }
+        Self { tail: Arc::new(Tail::Random { next: AtomicU64::new(u64::from_le_bytes(random)) }) }
     }
 
     /// Ids that are the same in every run, for tests and scripts. Two sources on one store need different salts.
@@ -129,8 +129,9 @@ impl UploadIdSource {
         let bits = match &*self.tail {
             Tail::Random { next } => {
                 // The process's number, since a copy of this process goes on from the same random number.
-                let [_, _, high, low] = std::process::id().to_be_bytes();
-                let [a, b, c, d, e, f, g, h] = next.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+                let [low, high, ..] = std::process::id().to_le_bytes();
+                // Its highest bits first: two of them give way to the variant of the UUID.
+                let [h, g, f, e, d, c, b, a] = next.fetch_add(1, Ordering::Relaxed).to_le_bytes();
                 [high, low, a, b, c, d, e, f, g, h]
             }
             Tail::Counted { salt, next } => {
@@ -166,9 +167,12 @@ mod tests {
     #[test]
     fn a_random_id_carries_the_time_it_was_made() {
         let source = UploadIdSource::random();
-        let (one, two) = (source.next(Millis(1_000)), source.next(Millis(1_000)));
-        assert_ne!(one, two);
-        assert!(![one, two].contains(&UploadIdSource::random().next(Millis(1_000))), "of another source");
+        let one = source.next(Millis(1_000));
+        let others: HashSet<UploadId> = (0..100_000).map(|_| source.next(Millis(1_000))).collect();
+        assert_eq!(others.len(), 100_000, "an id was given twice");
+        assert!(!others.contains(&one));
+        let foreign = UploadIdSource::random().next(Millis(1_000));
+        assert!(foreign != one && !others.contains(&foreign), "of another source");
         assert_eq!(one.millis(), 1_000);
     }
 
