@@ -140,22 +140,6 @@ struct Node {
 /// The epochs of some rewrites, oldest first.
 pub(crate) type RewriteEpochs = SmallVec<[Epoch; 2]>;
 
-/// What is decided about rewrites after a trigger.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Settlement {
-    /// In the chain of every possible base.
-    pub(crate) settled: RewriteEpochs,
-    /// In none.
-    pub(crate) forgotten: RewriteEpochs,
-}
-
-impl Settlement {
-    /// Whether nothing was decided.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.settled.is_empty() && self.forgotten.is_empty()
-    }
-}
-
 /// The rewrites in the chain of a checkpoint to be.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChainRewrites {
@@ -185,8 +169,8 @@ pub(crate) struct Lineage {
     floor: Epoch,
     /// The rewrites that are neither settled nor forgotten, oldest first.
     unsettled: RewriteEpochs,
-    /// The base that the last trigger named, or that it named none, until that has been acted upon.
-    named: Option<Option<CheckpointId>>,
+    /// The base that the last trigger named, until that has been acted upon.
+    named: Option<CheckpointId>,
 }
 
 impl Lineage {
@@ -242,8 +226,9 @@ impl Lineage {
         self.nodes.clear();
     }
 
-    /// A trigger names `base`: what it settles is forgotten. In mode confirmed it says that the base is complete.
-    pub(crate) fn trigger(&mut self, base: Option<CheckpointId>, ended: Epoch) {
+    /// A trigger names `base`: what it settles is forgotten. In mode confirmed it says that the base is complete. Returns
+    /// the rewrites that are in no chain any more.
+    pub(crate) fn trigger(&mut self, base: Option<CheckpointId>, ended: Epoch) -> RewriteEpochs {
         if let Some(base) = base {
             match self.mode {
                 BaseMode::Confirmed => {
@@ -266,32 +251,31 @@ impl Lineage {
             Some(_) => self.floor,
         };
         self.floor = self.floor.max(lowest);
-        self.named = Some(base);
+        self.named = base;
         self.check_invariants();
+        let in_chain = |epoch: &Epoch| self.nodes.iter().any(|node| node.rewrites.contains(epoch));
+        let (kept, forgotten) = self.unsettled.iter().copied().partition(in_chain);
+        self.unsettled = kept;
+        forgotten
     }
 
-    /// Decides about the rewrites up to the base that the last trigger named, if that is not done. Any time before the next
-    /// trigger will do, since the base stays possible until then.
-    pub(crate) fn settle(&mut self) -> Settlement {
-        let Some(base) = self.named.take() else { return Settlement::default() };
-        let through = self.nodes.iter().find(|node| Some(node.id) == base).map(|node| node.epoch);
-        let mut settlement = Settlement::default();
-        for epoch in std::mem::take(&mut self.unsettled) {
-            let in_chains = self.nodes.iter().filter(|node| node.rewrites.contains(&epoch)).count();
-            if in_chains == 0 {
-                settlement.forgotten.push(epoch);
-            } else if is_broken(Break::RewriteStampedEarly)
-                || in_chains == self.nodes.len() && through.is_some_and(|through| epoch <= through)
-            {
-                settlement.settled.push(epoch);
-            } else {
-                self.unsettled.push(epoch);
-            }
-        }
+    /// The rewrites that are in the chain of every possible base, of those up to the base that the last trigger named, if that
+    /// is not done. Any time before the next trigger will do, since the base stays possible until then.
+    pub(crate) fn settle(&mut self) -> RewriteEpochs {
+        let Some(base) = self.named.take() else { return RewriteEpochs::new() };
+        let through = self.nodes.iter().find(|node| node.id == base).map(|node| node.epoch);
+        let is_settled = |epoch: &Epoch| {
+            let mut chains = self.nodes.iter().map(|node| node.rewrites.contains(epoch));
+            let in_all = through.is_some_and(|through| *epoch <= through) && chains.clone().all(|it| it);
+            in_all || is_broken(Break::RewriteStampedEarly) && chains.any(|it| it)
+        };
+        let (settled, kept): (RewriteEpochs, RewriteEpochs) =
+            self.unsettled.iter().copied().partition(is_settled);
+        self.unsettled = kept;
         for node in &mut self.nodes {
-            node.rewrites.retain(|epoch| !settlement.settled.contains(epoch));
+            node.rewrites.retain(|epoch| !settled.contains(epoch));
         }
-        settlement
+        settled
     }
 
     /// How many rewrites wait to be settled.

@@ -99,7 +99,10 @@ impl HeapBackend {
         // If no notice came since the last trigger.
         self.settle(stamp);
         let ended = Epoch(self.turn.interval.0.saturating_sub(1));
-        self.lineage.trigger(base, ended);
+        let forgotten = self.lineage.trigger(base, ended);
+        for epoch in forgotten {
+            self.states.iter_mut().for_each(|state| state.forget_rewrite(epoch));
+        }
         self.turn.floor = self.lineage.floor();
         if let Some(base) = base {
             self.note_completed(base);
@@ -109,12 +112,10 @@ impl HeapBackend {
     /// Settles the rewrites that the last trigger decided about: snapshots from `at` on know the new labels. Outside the
     /// pause where there are notices, since it takes O(labels · parts).
     fn settle(&mut self, at: Stamp) {
-        let settlement = self.lineage.settle();
-        if settlement.is_empty() {
-            return;
-        }
-        for (index, state) in self.states.iter_mut().enumerate() {
-            state.settle(&settlement, at, index);
+        for epoch in self.lineage.settle() {
+            for (index, state) in self.states.iter_mut().enumerate() {
+                state.settle(epoch, at, index);
+            }
         }
     }
 
@@ -199,7 +200,6 @@ impl HeapBackend {
     pub fn aborted(&mut self, id: CheckpointId) {
         self.lineage.aborted(id);
         self.turn.boundaries = self.lineage.boundaries();
-        self.settle(self.turn.clock.next());
         self.states.iter_mut().for_each(|state| state.forget_closed());
     }
 

@@ -7,10 +7,11 @@ use lowtide_format::{DecodeLimits, FormatError, StateDescriptor};
 
 use super::{Place, StateMap};
 use crate::codecs::{Raw, StateCodecs};
+use crate::epochs::Epoch;
 use crate::filling::{AnyFilling, Filling, FillingParts};
 use crate::handover::Stamp;
 use crate::ledger::Ledger;
-use crate::lineage::Settlement;
+
 use crate::origins::Origins;
 use crate::piece::{LoadedOrigin, Slot};
 use crate::turn::Turn;
@@ -107,8 +108,10 @@ pub(crate) trait AnyState: Send + Sync + 'static {
     /// Takes over what a [`filling`](Self::filling) of this state holds; one of other types is dropped.
     fn adopt(&mut self, filling: Box<dyn AnyFilling>, turn: &Turn);
     fn origins_mut(&mut self) -> &mut Origins;
-    /// Rewrites that are in the chain of every possible base, and in none; `state` is the state's own index.
-    fn settle(&mut self, settlement: &Settlement, at: Stamp, state: usize);
+    /// A rewrite that is in the chain of every possible base; `state` is the state's own index.
+    fn settle(&mut self, epoch: Epoch, at: Stamp, state: usize);
+    /// A rewrite that is in no chain which may become a base.
+    fn forget_rewrite(&mut self, epoch: Epoch);
     /// Gives a few pieces the labels that settled rewrites have for their entries.
     fn tidy(&mut self, pieces: usize, turn: &Turn);
     /// Lets go of snapshots that want no more.
@@ -159,13 +162,13 @@ where
         self.origins_mut()
     }
 
-    fn settle(&mut self, settlement: &Settlement, at: Stamp, state: usize) {
-        for epoch in &settlement.settled {
-            let (origins, rewrites) = self.ledger.open();
-            rewrites.settle(*epoch, at, state, origins);
-        }
-        let rewrites = self.ledger.rewrites_mut();
-        settlement.forgotten.iter().for_each(|epoch| rewrites.forget(*epoch));
+    fn settle(&mut self, epoch: Epoch, at: Stamp, state: usize) {
+        let (origins, rewrites) = self.ledger.open();
+        rewrites.settle(epoch, at, state, origins);
+    }
+
+    fn forget_rewrite(&mut self, epoch: Epoch) {
+        self.ledger.rewrites_mut().forget(epoch);
     }
 
     fn tidy(&mut self, pieces: usize, turn: &Turn) {
