@@ -135,12 +135,11 @@ impl Directory {
         Some(self.groups.shard_of(key_hash)).filter(|shard| *shard < self.groups.shards)
     }
 
-    /// As [`find`](Self::find), in the directory of one shard.
+    /// The number of the piece of a hash, in the directory of one shard.
     #[inline]
     pub(crate) fn find_alone(&self, hash: u64) -> Option<usize> {
         debug_assert!(!self.masked && self.shard_bits == 0, "H12: several shards are told apart here");
-        let slot = (hash >> self.shift) as usize & self.slots.len().wrapping_sub(1);
-        self.slots.get(slot).map(|number| *number as usize)
+        self.number_in((hash >> self.shift) as usize & self.slots.len().wrapping_sub(1))
     }
 
     fn slot(&self, shard: usize, bits: usize) -> usize {

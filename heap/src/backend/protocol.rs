@@ -96,7 +96,7 @@ impl HeapBackend {
 
     /// The trigger names a base.
     fn trigger(&mut self, base: Option<CheckpointId>, stamp: Stamp) {
-        // If no notice came since the last trigger.
+        // If nothing was completed since the last trigger.
         self.settle(stamp);
         let ended = Epoch(self.turn.interval.0.saturating_sub(1));
         let forgotten = self.lineage.trigger(base, ended);
@@ -110,7 +110,7 @@ impl HeapBackend {
     }
 
     /// Settles the rewrites that the last trigger decided about: snapshots from `at` on know the new labels. Outside the
-    /// pause where there are notices, since it takes O(labels · parts).
+    /// pause where completions are told, since it takes O(labels · parts).
     fn settle(&mut self, at: Stamp) {
         for epoch in self.lineage.settle() {
             for (index, state) in self.states.iter_mut().enumerate() {
