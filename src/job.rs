@@ -32,7 +32,7 @@ mod stray;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lowtide_format::{CheckpointId, Key, Namespace, ObjectName, Store, Value};
+use lowtide_format::{CheckpointId, Generation, Key, Namespace, ObjectName, Store, Value};
 use lowtide_heap::HeapBackend;
 
 use crate::backend::Backend;
@@ -132,6 +132,10 @@ pub struct Job<B: Backend = HeapBackend> {
     rewritten: BTreeMap<CheckpointId, u64>,
     /// The checkpoint it was restored from.
     restored: Option<CheckpointId>,
+    /// The generations of its coordinators, the lost ones included.
+    generations: Vec<Generation>,
+    /// A base that the coordinator may name and another job published.
+    not_ours: Option<CheckpointId>,
 }
 
 impl Job {

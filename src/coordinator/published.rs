@@ -98,6 +98,12 @@ impl Published {
         self.checkpoints.iter().chain(&self.savepoints).find(|published| published.id() == id)
     }
 
+    /// The same, if that generation published it: another job may have used the id since.
+    #[must_use]
+    pub fn of_generation(&self, generation: Generation, id: CheckpointId) -> Option<&PublishedCheckpoint> {
+        self.get(id).filter(|published| published.reference.generation == generation)
+    }
+
     /// Whether there is neither a checkpoint nor a savepoint.
     #[must_use]
     pub fn is_empty(&self) -> bool {

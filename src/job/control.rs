@@ -51,10 +51,12 @@ impl<B: Backend> Job<B> {
         let lost = std::mem::replace(&mut self.coordinator, coordinator);
         self.retired.push(lost.deleter());
         let published = recovered.published;
-        let happened = |id: CheckpointId| match published.get(id) {
+        let happened = |id: CheckpointId| match published.of_generation(lost.generation(), id) {
             Some(_) => Event::Completed(id),
             None => Event::Aborted(id, AbortReason::Failover),
         };
+        self.generations.push(self.coordinator.generation());
+        self.not_ours = self.others(&published);
         let ended: Vec<Event> = pending.into_iter().map(happened).collect();
         self.discard_attempts(&published);
         self.deliver(&ended);
@@ -64,6 +66,15 @@ impl<B: Backend> Job<B> {
         Ok(Failover { events, checkpoints, files: recovered.files })
     }
 
+    /// The newest checkpoint of the directory, if another job published it: the coordinator's next base, and none for
+    /// subtasks that were not restored from it, whatever they froze under the same id.
+    fn others(&self, published: &Published) -> Option<CheckpointId> {
+        let newest = published.checkpoints.iter().rev().find(|found| found.reference().owned)?;
+        let ours = self.generations.contains(&newest.reference().generation);
+        let id = newest.id();
+        (!ours && self.restored != Some(id)).then_some(id)
+    }
+
     /// Ends every attempt after a take-over: what it uploaded is deleted unless something published lists it.
     ///
     /// An attempt that was published, and whose notice was lost, is no failure: the next base is that checkpoint.
@@ -71,7 +82,8 @@ impl<B: Backend> Job<B> {
         let mut left = Vec::new();
         for subtask in &mut self.subtasks {
             for (id, attempt) in std::mem::take(&mut subtask.attempts) {
-                if self.notices == Notices::Delivered && published.get(id).is_none() {
+                let happened = published.of_generation(attempt.generation, id).is_some();
+                if self.notices == Notices::Delivered && !happened {
                     subtask.backend.aborted(id);
                 }
                 left.extend(attempt.end_with_all());

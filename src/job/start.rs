@@ -319,6 +319,7 @@ impl<B: Backend> JobBuilder<B> {
             store,
             routing,
             subtasks: backends.into_iter().map(Subtask::new).collect(),
+            generations: vec![coordinator.generation()],
             coordinator,
             clock: self.clock,
             uploads: self.uploads,
@@ -331,6 +332,7 @@ impl<B: Backend> JobBuilder<B> {
             untold: Vec::new(),
             rewritten: BTreeMap::new(),
             restored: None,
+            not_ours: None,
         }
     }
 }

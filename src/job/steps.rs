@@ -99,10 +99,14 @@ impl<B: Backend> Job<B> {
         let span = tracing::debug_span!("freeze", job = %self.name, checkpoint = %trigger.id);
         let _entered = span.enter();
         for (subtask, base) in self.subtasks.iter_mut().zip(&trigger.bases) {
+            let lost = base.is_some() && *base == self.not_ours;
+            if lost {
+                tracing::warn!(checkpoint = %trigger.id, "the base is another job's, writing everything");
+            }
             let request = FreezeRequest {
                 generation: trigger.generation,
                 id: trigger.id,
-                base: *base,
+                base: base.filter(|_| !lost),
                 kind: trigger.kind,
             };
             let begun = self.clock.monotonic();
