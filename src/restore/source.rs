@@ -10,16 +10,17 @@
 //! - Q2. At most `files_max` files of a plan are on their way at a time for each subtask, and the small objects that they
 //!   share with files still to come are in memory.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use lowtide_format::{
     BlockEntry, CheckpointId, DecodeLimits, FileEntry, FileKind, FormatError, Manifest, ManifestFile,
-    SegmentReader, SegmentTail, Store, StoreErrorKind,
+    ObjectName, SegmentReader, SegmentTail, Store, StoreErrorKind,
 };
 
 use super::plan::{PlannedFile, RestorePlan};
@@ -88,6 +89,8 @@ pub struct RestoreSource {
     progress: Option<ProgressSink>,
     /// Set if somebody reads meanwhile.
     readers: Option<ReadAttempt>,
+    /// How long each listed object is.
+    objects: OnceLock<HashMap<ObjectName, u64>>,
     bytes: AtomicU64,
     bytes_total: AtomicU64,
     entries: AtomicU64,
@@ -150,7 +153,8 @@ impl RestoreSource {
     ) -> Self {
         let zero = AtomicU64::new;
         let (bytes, bytes_total, entries) = (zero(0), zero(0), zero(0));
-        Self { store, manifest, options, progress, readers: None, bytes, bytes_total, entries }
+        let (readers, objects) = (None, OnceLock::new());
+        Self { store, manifest, options, progress, readers, objects, bytes, bytes_total, entries }
     }
 
     /// The same, being read meanwhile.
@@ -306,11 +310,25 @@ impl RestoreSource {
         };
         let start = entry.offset.checked_add(range.start).ok_or_else(beyond)?;
         let end = entry.offset.checked_add(range.end).ok_or_else(beyond)?;
-        self.store.get_range(&entry.object, start..end).await.map_err(|error| match error.kind() {
-            // The manifest says that these bytes are there.
+        let read = self.store.get_range_of(&entry.object, start..end, self.object_bytes(&entry.object));
+        read.await.map_err(|error| match error.kind() {
+            // The manifest says that these bytes are there, and no others.
             StoreErrorKind::Changed => Error::new(ErrorKind::Corrupt, error.to_string()).caused_by(error),
             _ => error.into(),
         })
+    }
+
+    /// How long an object is that the checkpoint lists. O(files) at the first call.
+    fn object_bytes(&self, object: &ObjectName) -> Option<u64> {
+        let objects = self.objects.get_or_init(|| {
+            let mut objects = HashMap::new();
+            for file in &self.manifest.files {
+                let known = objects.entry(file.entry.object.clone()).or_default();
+                *known = file.bytes_of_object().max(*known);
+            }
+            objects
+        });
+        objects.get(object).copied()
     }
 
     /// The same error, saying which checkpoint needs the file.

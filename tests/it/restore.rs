@@ -68,14 +68,24 @@ fn a_flipped_bit_is_corrupt_and_names_object_and_checkpoint_and_fallback_takes_t
 }
 
 #[test]
-fn a_cut_object_is_corrupt() {
+fn an_object_that_is_cut_anywhere_or_goes_on_is_corrupt() {
     run(async {
         let store = Store::memory();
         let job = two_checkpoints(&store).await;
         let object = newest_object(&job).await;
-        replace(job.job.store(), &object, |bytes| bytes.truncate(bytes.len() / 2)).await;
-        let error = restored(&store, OnDamage::Refuse).await.err().unwrap();
-        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        let whole = job.job.store().get(&object, Default::default()).await.unwrap().to_vec();
+        for length in (0..whole.len()).chain([whole.len() + 1, 2 * whole.len()]) {
+            replace(job.job.store(), &object, |bytes| {
+                bytes.clone_from(&whole);
+                bytes.resize(length, 0);
+            })
+            .await;
+            let error = restored(&store, OnDamage::Refuse).await.err().unwrap();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "of {length} bytes: {error}");
+            assert!(error.to_string().contains(object.as_str()), "{error}");
+        }
+        let older = restored(&store, OnDamage::FallBack).await.unwrap();
+        assert_eq!(older.job.restored(), Some(id(1)));
     });
 }
 

@@ -53,7 +53,7 @@ pub enum StoreErrorKind {
     Transient,
     /// The store refuses: correct the credentials or permissions.
     Denied,
-    /// The object was replaced, or is shorter than what was asked for.
+    /// The object was replaced, or is shorter than what was asked for, or longer than it should be.
     Changed,
     /// The object is larger than the limit given.
     TooLarge,
@@ -86,6 +86,8 @@ pub(super) enum BodyError {
     Long { need: u64 },
     #[error("the object has {bytes} bytes, above the limit of {bytes_max}")]
     TooLarge { bytes: u64, bytes_max: u64 },
+    #[error("the object has {bytes} bytes instead of {expected}")]
+    Object { bytes: u64, expected: u64 },
     #[error("the bytes asked for end after any object")]
     OutOfRange,
 }

@@ -32,11 +32,25 @@ impl Store {
     ///
     /// As [`Store::get`]; [`StoreErrorKind::Changed`] if the object ends before the range does.
     pub async fn get_range(&self, name: &ObjectName, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.get_range_of(name, range, None).await
+    }
+
+    /// The bytes `range` of the object, which should have `object_bytes` bytes in all.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::get_range`]; [`StoreErrorKind::Changed`] as well if the object is longer or shorter than that.
+    pub async fn get_range_of(
+        &self,
+        name: &ObjectName,
+        range: Range<u64>,
+        object_bytes: Option<u64>,
+    ) -> Result<Bytes, StoreError> {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
         let limits = DecodeLimits { bytes_max: range.end - range.start };
-        self.read(name, Some(range), limits).await
+        self.read(name, Some(Part { range, object_bytes }), limits).await
     }
 
     /// The bytes of a file that a manifest lists, with length and checksum verified.
@@ -73,14 +87,20 @@ impl Store {
     async fn read(
         &self,
         name: &ObjectName,
-        range: Option<Range<u64>>,
+        part: Option<Part>,
         limits: DecodeLimits,
     ) -> Result<Bytes, StoreError> {
         let failed = |source| StoreError::new(Operation::Get, name.as_str(), source);
         let body = |kind, source| StoreError::of_body(name.as_str(), kind, source);
         let path = self.path(name.as_str());
+        let object_bytes = part.as_ref().and_then(|part| part.object_bytes);
+        let range = part.map(|part| part.range);
         let mut options = GetOptions { range: range.clone().map(Into::into), ..GetOptions::default() };
-        let mut found = self.inner.get_opts(&path, options).await.map_err(failed)?;
+        let mut found = match (self.inner.get_opts(&path, options).await, &range) {
+            (Ok(found), _) => found,
+            (Err(source), Some(wanted)) => return Err(self.refused(name, wanted, source).await),
+            (Err(source), None) => return Err(failed(source)),
+        };
         let wanted = range.unwrap_or(0..found.meta.size);
         let need = wanted.end - wanted.start;
         if need > limits.bytes_max {
@@ -93,6 +113,9 @@ impl Store {
         }
         let tag = found.meta.e_tag.clone();
         let size = found.meta.size;
+        if let Some(expected) = object_bytes.filter(|expected| *expected != size) {
+            return Err(body(StoreErrorKind::Changed, BodyError::Object { bytes: size, expected }));
+        }
         let mut whole = Body::default();
         for resumes in 0.. {
             let cut = take_body(found, &mut whole, need).await;
@@ -111,7 +134,10 @@ impl Store {
             }
             let rest = wanted.start + have..wanted.end;
             options = GetOptions { range: Some(rest.into()), if_match: tag.clone(), ..GetOptions::default() };
-            found = self.inner.get_opts(&path, options).await.map_err(failed)?;
+            found = match self.inner.get_opts(&path, options).await {
+                Ok(found) => found,
+                Err(source) => return Err(self.refused(name, &wanted, source).await),
+            };
             if found.meta.size != size || found.meta.e_tag != tag || found.range.start != wanted.start + have
             {
                 return Err(body(StoreErrorKind::Changed, BodyError::Short { need, have }));
@@ -119,6 +145,30 @@ impl Store {
         }
         Ok(whole.freeze())
     }
+
+    /// Why a range could not be read. Stores refuse one that begins at or behind the end of its object in words of their own,
+    /// which look as if trying again might help.
+    async fn refused(
+        &self,
+        name: &ObjectName,
+        wanted: &Range<u64>,
+        source: object_store::Error,
+    ) -> StoreError {
+        let error = StoreError::new(Operation::Get, name.as_str(), source);
+        match (error.kind(), self.length(name).await) {
+            (StoreErrorKind::Transient, Ok(Some(length))) if length < wanted.end => {
+                let (need, have) = (wanted.end - wanted.start, length.saturating_sub(wanted.start));
+                StoreError::of_body(name.as_str(), StoreErrorKind::Changed, BodyError::Short { need, have })
+            }
+            _ => error,
+        }
+    }
+}
+
+/// A part of an object, and how long the object should be.
+struct Part {
+    range: Range<u64>,
+    object_bytes: Option<u64>,
 }
 
 /// What has come of a body: one that comes in one piece is not copied.

@@ -214,9 +214,12 @@ async fn conforms(store: Store) {
     assert_eq!(store.get(&name("data/b"), limits()).await.unwrap(), body(1000), "uploaded in parts");
     assert_eq!(store.get_range(&name("data/b"), 10..30).await.unwrap(), body(1000).slice(10..30));
     assert_eq!(store.length(&name("data/b")).await.unwrap(), Some(1000));
-    let error = store.get_range(&name("data/a"), 40..51).await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::Changed, "a range past the end: {error}");
-    assert!(store.get_range(&name("data/a"), 60..70).await.is_err());
+    store.put_data(&name("data/none"), body(0)).await.unwrap();
+    for (object, range) in [("data/a", 40..51), ("data/a", 50..51), ("data/a", 60..70), ("data/none", 0..1)] {
+        let error = store.get_range(&name(object), range.clone()).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Changed, "{range:?} of {object}: {error}");
+    }
+    assert!(store.get_range(&name("data/never"), 60..70).await.unwrap_err().is_not_found());
     assert!(store.get_range(&name("data/a"), 20..20).await.unwrap().is_empty());
     let error = store.get(&name("data/b"), DecodeLimits { bytes_max: 999 }).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::TooLarge);
@@ -231,8 +234,8 @@ async fn conforms(store: Store) {
     assert_eq!(paths(store.list(ObjectClass::Sequence).await.unwrap()), members);
     let after = ObjectPath::Sequence { number: 2 }.name();
     assert_eq!(paths(store.list_after(ObjectClass::Sequence, &after).await.unwrap()), members[1..]);
-    let report = store.delete(&[name("data/a"), name("data/never"), name("data/b")]).await;
-    assert_eq!((report.deleted.len(), report.failed.len()), (3, 0), "{report:?}");
+    let report = store.delete(&[name("data/a"), name("data/never"), name("data/b"), name("data/none")]).await;
+    assert_eq!((report.deleted.len(), report.failed.len()), (4, 0), "{report:?}");
     assert!(store.list(ObjectClass::Data).await.unwrap().is_empty());
     assert_eq!(store.list_all().await.unwrap().len(), 3);
 }
@@ -246,7 +249,7 @@ async fn memory_local_disk_and_a_counted_store_conform() {
     let counting = CountingStore::new(Arc::new(InMemory::new()));
     conforms(Store::new(Arc::new(counting.clone()), "x/y").unwrap()).await;
     let data = counting.counts(Some(ObjectClass::Data));
-    assert_eq!((data.puts, data.put_bytes, data.deletes), (2, 1050, 3));
+    assert_eq!((data.puts, data.put_bytes, data.deletes), (3, 1050, 4));
     assert!(data.gets > 0 && data.get_bytes >= 1070);
     assert_eq!(counting.counts(Some(ObjectClass::Sequence)).puts, 6);
     assert_eq!(counting.counts(None), StoreCounts::default());
