@@ -56,6 +56,8 @@ pub(crate) struct Session {
     /// Number of jobs started, so that no two make the same upload ids.
     started: u16,
     jobs: BTreeMap<String, Slot>,
+    /// The directories of all jobs there were: a name can be used again for another.
+    directories: BTreeSet<String>,
     current: Option<String>,
     /// What the running command has printed so far.
     printed: Vec<String>,
@@ -75,6 +77,7 @@ impl Session {
             clock: ManualClock::starting_at(START),
             started: 0,
             jobs: BTreeMap::new(),
+            directories: BTreeSet::new(),
             current: None,
             printed: Vec::new(),
             paused_sweep: None,

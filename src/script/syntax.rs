@@ -82,13 +82,14 @@ pub(crate) fn stanzas(file: &str, text: &str) -> Result<Vec<Stanza>, ScriptError
 }
 
 /// The backends that the file's header names: `# backends: heap rocksdb`, among the comments and
-/// blank lines before the first command. `None` without such a line.
+/// blank lines before the first command. `None` without such a line, or if it names none.
 pub(crate) fn backends(text: &str) -> Option<Vec<String>> {
     text.lines()
         .map(str::trim)
         .take_while(|line| line.is_empty() || line.starts_with('#'))
         .find_map(|line| line.trim_start_matches('#').trim_start().strip_prefix("backends:"))
-        .map(|names| names.split_whitespace().map(str::to_owned).collect())
+        .map(|names| names.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .filter(|names| !names.is_empty())
 }
 
 fn malformed(file: &str, line: usize, problem: &'static str) -> ScriptError {
@@ -134,5 +135,10 @@ mod tests {
     fn the_header_names_backends_only_before_the_first_command() {
         assert_eq!(backends("# x\n# backends: heap rocksdb\njob a").unwrap(), ["heap", "rocksdb"]);
         assert_eq!(backends("job a\n# backends: rocksdb"), None);
+        assert_eq!(
+            backends("# backends:\njob a"),
+            None,
+            "a script that is run on nothing passes whatever it says"
+        );
     }
 }

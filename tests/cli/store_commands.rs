@@ -80,24 +80,50 @@ fn verify_reads_everything_and_says_so_by_checkpoint() {
 }
 
 #[test]
-fn one_flipped_bit_in_any_data_object_is_found_and_named() {
+fn a_flipped_bit_a_lost_end_and_a_byte_too_many_are_found_in_any_data_object_and_named() {
     let (_directory, dir) = checkpoints();
+    let flip: fn(&mut Vec<u8>) = |bytes| {
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x10;
+    };
     for file in files(&dir, "data") {
         let good = fs::read(&file).unwrap();
-        let mut bad = good.clone();
-        let middle = bad.len() / 2;
-        bad[middle] ^= 0x10;
-        fs::write(&file, bad).unwrap();
-        let output = lowtide(&["verify", text(&dir)]);
-        let out = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{out}");
-        let name = file.file_name().unwrap().to_str().unwrap();
-        assert!(
-            out.lines().any(|line| line.contains("corrupt") && line.contains(name)),
-            "{name} is not in\n{out}"
-        );
+        for damage in [flip, |bytes| _ = bytes.pop(), |bytes| bytes.clear(), |bytes| bytes.push(0)] {
+            let mut bad = good.clone();
+            damage(&mut bad);
+            fs::write(&file, bad).unwrap();
+            let output = lowtide(&["verify", text(&dir)]);
+            let out = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{out}");
+            let name = file.file_name().unwrap().to_str().unwrap();
+            assert!(
+                out.lines().any(|line| line.contains("corrupt") && line.contains(name)),
+                "{name} is not in\n{out}"
+            );
+        }
         fs::write(&file, good).unwrap();
     }
+}
+
+#[test]
+fn a_job_below_another_and_one_called_like_its_folders_are_looked_at() {
+    let (_directory, dir) = checkpoints();
+    let [heap, full] = ["heap", "heap-full-every-3"].map(|name| files(&dir.join(name), "seq")[0].clone());
+    let [heap, full] = [&heap, &full].map(|member| member.parent().unwrap().parent().unwrap());
+    for below in [heap.join("inner"), dir.join("seq"), heap.join("seq").join("seq")] {
+        let jobs = if below.starts_with(heap) { heap } else { &dir };
+        fs::rename(full, &below).unwrap();
+        let out = succeed(&["verify", text(jobs)]);
+        let there = format!("{}: ", below.display());
+        assert_eq!(out.lines().filter(|line| line.starts_with(&there)).count(), 3, "of {there}\n{out}");
+        assert_eq!(out.lines().filter(|line| line.contains(" ok entries=400 ")).count(), 6, "{out}");
+        fs::rename(&below, full).unwrap();
+    }
+    let folder = heap.join("seq");
+    assert!(refuse(&["verify", text(&folder)]).contains("no checkpoints"), "a part of a job is none");
+    fs::rename(&folder, dir.join("elsewhere")).unwrap();
+    fs::create_dir(&folder).unwrap();
+    assert!(refuse(&["verify", text(heap)]).contains("no checkpoints"), "an empty sequence passes for a job");
 }
 
 #[test]

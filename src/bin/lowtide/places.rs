@@ -26,19 +26,19 @@ pub(super) fn store_at(directory: &Path) -> Result<Store, Failure> {
     Ok(Store::open_local(directory).map_err(lowtide::Error::from)?)
 }
 
-/// Every directory of checkpoints at or below `directory`, in the order of their names.
+/// Every directory of checkpoints at or below `directory`, in the order of their names: also one in a directory that is one
+/// itself, and one that is called as its own folders are.
 pub(super) fn places_below(directory: &Path) -> Result<Vec<Place>, Failure> {
     let failed = |path: &Path, source| Failure::Directory { directory: path.to_owned(), source };
     let mut places = Vec::new();
     let mut folders = vec![directory.to_owned()];
     while let Some(folder) = folders.pop() {
-        let mut below = subfolders(&folder).map_err(|source| failed(&folder, source))?;
-        if below.iter().any(|folder| folder.ends_with(SEQUENCE_FOLDER)) {
-            places.push(Place { store: store_at(&folder)?, path: folder });
-        } else {
-            below.sort();
-            folders.extend(below);
+        let (below, files) = contents(&folder).map_err(|source| failed(&folder, source))?;
+        let is_sequence = files > 0 && folder.ends_with(SEQUENCE_FOLDER) && folder != directory;
+        if let Some(place) = folder.parent().filter(|_| is_sequence) {
+            places.push(Place { store: store_at(place)?, path: place.to_owned() });
         }
+        folders.extend(below);
     }
     if places.is_empty() {
         return Err(Failure::Usage(format!("no checkpoints in {} or below", directory.display())));
@@ -61,13 +61,16 @@ pub(super) fn place_below(directory: &Path) -> Result<Place, Failure> {
     }
 }
 
-fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut folders = Vec::new();
+/// The folders in a folder, and how many files it has.
+fn contents(folder: &Path) -> io::Result<(Vec<PathBuf>, u64)> {
+    let (mut folders, mut files) = (Vec::new(), 0);
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             folders.push(entry.path());
+        } else {
+            files += 1;
         }
     }
-    Ok(folders)
+    Ok((folders, files))
 }

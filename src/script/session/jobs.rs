@@ -102,6 +102,7 @@ impl Session {
         };
         let Some(job) = Self::unless_stalled(&self.depot, launched).await else { return Ok(None) };
         let live = Some(job?);
+        self.directories.insert(directory.clone());
         let slot = Slot { words, directory, live, waiting: None, steps: Default::default() };
         self.jobs.insert(name.clone(), slot);
         let slot = self.jobs.get(&name);

@@ -1,7 +1,5 @@
 //! Commands about the store: counting, damaging, verifying, sweeping, faults, time.
 
-use std::collections::BTreeSet;
-
 use futures::FutureExt;
 
 use super::Session;
@@ -57,7 +55,7 @@ impl Session {
                 }
             }
         }
-        let directories: BTreeSet<&str> = self.jobs.values().map(|slot| slot.directory.as_str()).collect();
+        let directories = self.directories.iter().map(String::as_str).collect();
         let census = self.depot.census(directories).await?;
         self.print(format!(
             "referenced={} orphaned={} missing={} meta={}",
