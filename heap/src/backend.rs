@@ -126,6 +126,8 @@ pub struct HeapBackend {
     antimatter: Antimatter,
     /// Completed checkpoints, ascending, as far back as elements may be listed.
     completed: Arc<Vec<CheckpointId>>,
+    /// The last that was told of them.
+    noted: Option<CheckpointId>,
     places: Places,
 }
 
@@ -168,6 +170,7 @@ impl HeapBackend {
             policy: None,
             antimatter: Antimatter::default(),
             completed: Arc::default(),
+            noted: None,
             places: Places::default(),
         }
     }

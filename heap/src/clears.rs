@@ -69,8 +69,16 @@ impl<N: Clone + Eq> Clears<N> {
         self.iter().filter(move |clear| clear.epoch > base)
     }
 
-    /// Forgets the clears that every possible base carries.
+    /// Forgets the clears that every possible base carries. Mostly there are none, and nothing is called.
+    #[inline]
     pub(crate) fn forget_through(&mut self, floor: Epoch) {
+        if self.clears.is_some() {
+            self.forget_some_through(floor);
+        }
+    }
+
+    #[cold]
+    fn forget_some_through(&mut self, floor: Epoch) {
         let Some(clears) = self.clears.as_mut().filter(|clears| clears.iter().any(|it| it.epoch <= floor))
         else {
             return;

@@ -19,7 +19,7 @@ use crate::codecs::{StateCodecs, place_hash};
 use crate::directory::Directory;
 use crate::epochs::Epoch;
 use crate::error::HeapError;
-use crate::map::Layout;
+use crate::map::Fixed;
 use crate::origins::Label;
 use crate::owed::Gate;
 use crate::piece::{Piece, PieceFacts, Rebuild, Slot, buckets_max, capacity_of};
@@ -55,9 +55,8 @@ impl Hidden {
 
 /// What a key group is filled with.
 pub(crate) struct FillingParts<K, N, V> {
-    pub(crate) codecs: Arc<dyn StateCodecs<K, N, V>>,
-    pub(crate) descriptor: Arc<StateDescriptor>,
-    pub(crate) layout: Layout,
+    /// What never changes of the state.
+    pub(crate) fixed: Arc<Fixed<K, N, V>>,
     pub(crate) shard: usize,
     pub(crate) interval: Epoch,
     /// The pieces of the whole state, all key groups together.
@@ -118,8 +117,8 @@ where
     }
 
     fn fill(&mut self, run: &mut FillRun<'_>) -> Result<(), HeapError> {
-        let codecs = Arc::clone(&self.parts.codecs);
-        codecs.fill(self, run)
+        let fixed = Arc::clone(&self.parts.fixed);
+        fixed.codecs.fill(self, run)
     }
 
     fn len(&self) -> usize {
@@ -127,7 +126,7 @@ where
     }
 
     fn descriptor(&self) -> &StateDescriptor {
-        &self.parts.descriptor
+        &self.parts.fixed.descriptor
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
@@ -139,7 +138,7 @@ impl<K, N, V> Filling<K, N, V> {
     /// Without any entry.
     pub(crate) fn new(parts: FillingParts<K, N, V>) -> Self {
         Self {
-            directory: Directory::of_shard(parts.layout),
+            directory: Directory::of_shard(parts.fixed.layout),
             pieces: Vec::new(),
             hidden: HashTable::new(),
             labelled: (Label::NEW, 0),
@@ -183,7 +182,7 @@ impl<K, N, V> Filling<K, N, V> {
             depth += 1;
         }
         let capacity = if depth == 0 { entries } else { capacity_max };
-        let part = self.parts.layout.part_of(self.parts.shard);
+        let part = self.parts.fixed.layout.part_of(self.parts.shard);
         let facts = PieceFacts { depth, part, interval: self.parts.interval };
         let piece = |_| Piece::new(capacity, facts);
         self.pieces = (0..1 << depth).map(piece).collect();
@@ -275,7 +274,7 @@ impl<K: Eq, N: Eq, V> Filling<K, N, V> {
 
     #[cold]
     fn in_state(&self, source: FormatError) -> HeapError {
-        HeapError::record(&self.parts.descriptor.name, "an entry", source)
+        HeapError::record(&self.parts.fixed.descriptor.name, "an entry", source)
     }
 
     /// Adds an entry unless it is cleared, hidden or there already.

@@ -63,12 +63,14 @@ impl Ledger {
     }
 
     /// Asks for the labels where a freeze looks at them.
+    #[inline]
     pub(crate) fn prefetch(&self) {
         self.own.iter().for_each(|own| prefetch(&**own));
         self.shared.iter().for_each(prefetch_shared);
     }
 
     /// The labels, to read.
+    #[inline]
     pub(crate) fn view(&self) -> &Origins {
         static NONE: Origins = Origins::NONE;
         self.own.as_deref().or_else(|| self.shared.as_ref().map(|shared| &***shared)).unwrap_or(&NONE)
@@ -116,6 +118,7 @@ impl Ledger {
     }
 
     /// Gives the labels to a snapshot. O(1), but for a freeze after many without any change.
+    #[inline]
     pub(crate) fn freeze(&mut self, cut: Option<Cut>) -> Arc<SharedOrigins> {
         if self.cuts.len() >= CUTS_MAX {
             self.open();

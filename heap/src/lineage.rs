@@ -140,6 +140,12 @@ struct Node {
 /// The epochs of some rewrites, oldest first.
 pub(crate) type RewriteEpochs = SmallVec<[Epoch; 2]>;
 
+/// A copy of these epochs: mostly there are none, and then nothing is called.
+#[inline]
+pub(crate) fn copy_of(epochs: &RewriteEpochs) -> RewriteEpochs {
+    if epochs.is_empty() { RewriteEpochs::new() } else { epochs.clone() }
+}
+
 /// The rewrites in the chain of a checkpoint to be.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChainRewrites {
@@ -205,8 +211,11 @@ impl Lineage {
     }
 
     /// The epochs of all possible bases, ascending: changed sets on both sides of one stay apart.
-    pub(crate) fn boundaries(&self) -> SmallVec<[Epoch; 4]> {
-        self.nodes.iter().map(|node| node.epoch).collect()
+    pub(crate) fn list_boundaries(&self, boundaries: &mut SmallVec<[Epoch; 4]>) {
+        boundaries.clear();
+        for node in &self.nodes {
+            boundaries.push(node.epoch);
+        }
     }
 
     /// Whether `id` was written and may be used as a base.
@@ -218,7 +227,7 @@ impl Lineage {
     pub(crate) fn base(&self, id: CheckpointId) -> Option<BaseFacts> {
         let node = self.nodes.iter().find(|node| node.id == id)?;
         let written = node.written.lock().clone()?;
-        Some(BaseFacts { id, epoch: node.epoch, written, rewrites: node.rewrites.clone() })
+        Some(BaseFacts { id, epoch: node.epoch, written, rewrites: copy_of(&node.rewrites) })
     }
 
     /// No checkpoint may be a base any more.
@@ -232,7 +241,10 @@ impl Lineage {
         if let Some(base) = base {
             match self.mode {
                 BaseMode::Confirmed => {
-                    self.gone.extend(self.nodes.extract_if(.., |node| node.id < base));
+                    // One by one: there is seldom more than one.
+                    while self.nodes.first().is_some_and(|node| node.id < base) {
+                        self.gone.push(self.nodes.remove(0));
+                    }
                     self.set_fate(base, Fate::Completed);
                 }
                 BaseMode::Acknowledged => {
@@ -253,6 +265,9 @@ impl Lineage {
         self.floor = self.floor.max(lowest);
         self.named = base;
         self.check_invariants();
+        if self.unsettled.is_empty() {
+            return RewriteEpochs::new();
+        }
         let in_chain = |epoch: &Epoch| self.nodes.iter().any(|node| node.rewrites.contains(epoch));
         let (kept, forgotten) = self.unsettled.iter().copied().partition(in_chain);
         self.unsettled = kept;
@@ -278,6 +293,12 @@ impl Lineage {
         settled
     }
 
+    /// Whether [`settle`](Self::settle) has something to do.
+    #[inline]
+    pub(crate) fn may_settle(&self) -> bool {
+        self.named.is_some() && !self.unsettled.is_empty()
+    }
+
     /// How many rewrites wait to be settled.
     pub(crate) fn unsettled(&self) -> usize {
         self.unsettled.len()
@@ -285,7 +306,7 @@ impl Lineage {
 
     /// Remembers the freeze that ended `epoch`; the snapshot leaves what it wrote in the returned slot.
     pub(crate) fn push(&mut self, id: CheckpointId, epoch: Epoch, chain: ChainRewrites) -> WrittenSlot {
-        let written = WrittenSlot::default();
+        let written = Arc::new(Mutex::new(None));
         let mut rewrites = chain.of_base;
         if chain.own {
             rewrites.push(epoch);

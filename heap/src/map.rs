@@ -69,13 +69,19 @@ impl Place {
     }
 }
 
+/// What never changes of a state. All its snapshots share it, and a freeze has one count to raise for it.
+pub(crate) struct Fixed<K, N, V> {
+    pub(crate) descriptor: Arc<StateDescriptor>,
+    pub(crate) codecs: Arc<dyn StateCodecs<K, N, V>>,
+    pub(crate) layout: Layout,
+    /// By shard.
+    pub(crate) listings: Vec<Arc<Listing<K, N, V>>>,
+}
+
 /// All entries of one named state of a backend.
 pub(crate) struct StateMap<K, N, V> {
-    descriptor: Arc<StateDescriptor>,
-    codecs: Arc<dyn StateCodecs<K, N, V>>,
-    layout: Layout,
+    fixed: Arc<Fixed<K, N, V>>,
     shards: Shards<K, N, V>,
-    listings: Arc<[Arc<Listing<K, N, V>>]>,
     ledger: Ledger,
     len: usize,
     opens: Vec<Arc<Open<K, N, V>>>,
@@ -97,11 +103,8 @@ impl<K, N, V> StateMap<K, N, V> {
         let shards = Shards::new(layout);
         let listings = shards.listings().map(Arc::clone).collect();
         Self {
-            descriptor,
-            codecs,
-            layout,
+            fixed: Arc::new(Fixed { descriptor, codecs, layout, listings }),
             shards,
-            listings,
             ledger: Ledger::new(Origins::new(layout.parts()), Rewrites::default()),
             len: 0,
             opens: Vec::new(),
@@ -113,11 +116,11 @@ impl<K, N, V> StateMap<K, N, V> {
     }
 
     pub(crate) fn descriptor(&self) -> &Arc<StateDescriptor> {
-        &self.descriptor
+        &self.fixed.descriptor
     }
 
     pub(crate) fn layout(&self) -> Layout {
-        self.layout
+        self.fixed.layout
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -178,6 +181,6 @@ impl<K, N, V> StateMap<K, N, V> {
         let entries: usize = self.shards.pieces().map(|(_, piece)| piece.len()).sum();
         assert_eq!(entries, self.len, "H2: entries in the pieces, and as counted");
         assert_eq!(self.ledger.view().total(), self.len as u64, "H2: counts of labels, and entries");
-        self.shards.check_invariants(|slot| Self::place_of_slot(&*self.codecs, slot));
+        self.shards.check_invariants(|slot| Self::place_of_slot(&*self.fixed.codecs, slot));
     }
 }

@@ -129,6 +129,12 @@ impl Rewrites {
         self.list.is_empty()
     }
 
+    /// The same for a snapshot: mostly nothing, and then without a call.
+    #[inline]
+    pub(crate) fn frozen(&self) -> Self {
+        if self.is_empty() { Self::default() } else { self.clone() }
+    }
+
     pub(crate) fn begin(&mut self, start: &RewriteStart) {
         let RewriteStart { epoch, id, ancestors, outcome } = start.clone();
         let (lost, void, settled) = (None, false, None);

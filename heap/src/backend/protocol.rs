@@ -10,7 +10,7 @@ use crate::chain::Element;
 use crate::epochs::Epoch;
 use crate::error::HeapError;
 use crate::handover::Stamp;
-use crate::lineage::ChainRewrites;
+use crate::lineage::{ChainRewrites, copy_of};
 use crate::map::FreezeFacts;
 use crate::overlay::{OutcomeSlot, RewriteStart};
 use crate::prefetch::{prefetch_shared, prefetch_whole};
@@ -50,13 +50,16 @@ impl HeapBackend {
             rewrite: rewrite.as_ref(),
         };
         let turn = &self.turn;
-        let states = self.states.iter_mut().map(|state| state.freeze(facts, turn)).collect();
+        let mut states = Vec::with_capacity(self.states.len());
+        for state in &mut self.states {
+            states.push(state.freeze(facts, turn));
+        }
         let slot = cuts.then(|| {
             self.turn.interval = next;
-            let of_base = base.as_ref().map(|base| base.rewrites.clone()).unwrap_or_default();
+            let of_base = base.as_ref().map(|base| copy_of(&base.rewrites)).unwrap_or_default();
             self.lineage.push(request.id, epoch, ChainRewrites { of_base, own: rewrite.is_some() })
         });
-        self.turn.boundaries = self.lineage.boundaries();
+        self.lineage.list_boundaries(&mut self.turn.boundaries);
         let listed = base.as_ref().and_then(|base| base.written.chain.elements().first());
         let epochs = self.turn.epochs.freeze(cuts.then_some(request.id), listed.map(Element::id));
         self.newest = Some(request.id);
@@ -97,7 +100,9 @@ impl HeapBackend {
     /// The trigger names a base.
     fn trigger(&mut self, base: Option<CheckpointId>, stamp: Stamp) {
         // If nothing was completed since the last trigger.
-        self.settle(stamp);
+        if self.lineage.may_settle() {
+            self.settle(stamp);
+        }
         let ended = Epoch(self.turn.interval.0.saturating_sub(1));
         let forgotten = self.lineage.trigger(base, ended);
         for epoch in forgotten {
@@ -130,6 +135,10 @@ impl HeapBackend {
     }
 
     fn note_completed(&mut self, id: CheckpointId) {
+        // Mostly told by a notice before a trigger names it.
+        if self.noted.replace(id) == Some(id) {
+            return;
+        }
         if let Err(at) = self.completed.binary_search(&id) {
             Arc::make_mut(&mut self.completed).insert(at, id);
         }
@@ -186,8 +195,10 @@ impl HeapBackend {
         if self.lineage.completed(id) {
             self.note_completed(id);
         }
-        self.turn.boundaries = self.lineage.boundaries();
-        self.settle(self.turn.clock.next());
+        self.lineage.list_boundaries(&mut self.turn.boundaries);
+        if self.lineage.may_settle() {
+            self.settle(self.turn.clock.next());
+        }
         self.states.iter_mut().for_each(|state| state.tidy(TIDIED, &self.turn));
         if let Some(oldest) = self.lineage.oldest_element() {
             self.turn.epochs.forget_below(oldest);
@@ -199,7 +210,7 @@ impl HeapBackend {
     /// checkpoint carries it. In mode `BaseMode::Acknowledged` it may still be a base if it was written.
     pub fn aborted(&mut self, id: CheckpointId) {
         self.lineage.aborted(id);
-        self.turn.boundaries = self.lineage.boundaries();
+        self.lineage.list_boundaries(&mut self.turn.boundaries);
         self.states.iter_mut().for_each(|state| state.forget_closed());
     }
 
@@ -209,6 +220,6 @@ impl HeapBackend {
     /// translated on the way.
     pub fn forget_bases(&mut self) {
         self.lineage.forget();
-        self.turn.boundaries = self.lineage.boundaries();
+        self.lineage.list_boundaries(&mut self.turn.boundaries);
     }
 }

@@ -88,7 +88,7 @@ impl HeapBackend {
         let root = self.number_epoch(chain.id());
         self.lineage = Lineage::restored(self.lineage.mode(), chain, root);
         self.turn.floor = self.lineage.floor();
-        self.turn.boundaries = self.lineage.boundaries();
+        self.lineage.list_boundaries(&mut self.turn.boundaries);
         self.turn.interval = self.turn.epochs.next().unwrap_or(Epoch(u32::MAX));
         // As a freeze does: so that the first write of a piece begins the interval there.
         let _ = self.turn.clock.freeze();

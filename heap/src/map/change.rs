@@ -269,8 +269,8 @@ where
     /// Adds an entry that is not there.
     pub(crate) fn insert(&mut self, place: Place, slot: Slot<K, N, V>, turn: &Turn) {
         self.discard_some();
-        let codecs = Arc::clone(&self.codecs);
-        let hash_of = |slot: &Slot<K, N, V>| Self::hash_of_slot(&*codecs, slot);
+        let fixed = Arc::clone(&self.fixed);
+        let hash_of = |slot: &Slot<K, N, V>| Self::hash_of_slot(&*fixed.codecs, slot);
         let Some(number) = self.shards.make_room(place, turn, hash_of) else { return };
         let inserted = self.change(number, turn).map(|mut change| change.insert(place.hash, slot));
         self.len += usize::from(inserted.is_some());
@@ -382,7 +382,7 @@ where
                 .ones()
                 .filter_map(|bucket| Some((bucket, piece.slot(bucket)?)))
                 .filter(|(_, slot)| gone(slot))
-                .map(|(bucket, slot)| (bucket, Self::hash_of_slot(&*self.codecs, slot)))
+                .map(|(bucket, slot)| (bucket, Self::hash_of_slot(&*self.fixed.codecs, slot)))
                 .collect();
             for (bucket, hash) in buckets {
                 self.take_at(hash, (number, bucket), log, turn);

@@ -5,10 +5,9 @@ use std::sync::{Arc, OnceLock};
 use lowtide_format::{Clear, FormatError, KeyGroupSet, RecordRun, StateDescriptor};
 
 use super::rewriting::{RewritePass, ShardRewrite};
-use super::{Layout, StateMap};
+use super::{Fixed, StateMap};
 use crate::chain::{ClearFact, StateIndex, TombstoneTally};
 use crate::clears::Clears;
-use crate::codecs::StateCodecs;
 use crate::encode::{BucketsToPut, Encoder, EncoderParts, Named, Resolver, Tombstones};
 use crate::epochs::Epoch;
 use crate::error::HeapError;
@@ -43,10 +42,7 @@ pub(crate) struct FreezeFacts<'a> {
 /// One state as of a freeze.
 pub(crate) struct FrozenMap<K, N, V> {
     pub(super) open: Arc<Open<K, N, V>>,
-    pub(super) descriptor: Arc<StateDescriptor>,
-    pub(super) codecs: Arc<dyn StateCodecs<K, N, V>>,
-    pub(super) layout: Layout,
-    pub(super) listings: Arc<[Arc<Listing<K, N, V>>]>,
+    pub(super) fixed: Arc<Fixed<K, N, V>>,
     pub(super) origins: Arc<SharedOrigins>,
     /// The same with all changes counted, if `origins` are behind and somebody has asked.
     counted: OnceLock<Box<Origins>>,
@@ -117,9 +113,7 @@ where
 {
     /// Asks for what [`freeze`](Self::freeze) finds outside the map itself.
     pub(crate) fn prefetch(&self) {
-        prefetch_shared(&self.descriptor);
-        prefetch_shared(&self.codecs);
-        prefetch_shared(&self.listings);
+        prefetch_shared(&self.fixed);
         self.clears.prefetch();
         self.ledger.prefetch();
         self.opens.iter().for_each(prefetch_shared);
@@ -133,12 +127,12 @@ where
         self.clears.forget_through(turn.floor);
         if self.detached {
             let oldest = self.oldest_open();
-            self.listings.iter().for_each(|listing| listing.forget_detached(oldest));
+            self.fixed.listings.iter().for_each(|listing| listing.forget_detached(oldest));
             self.detached = oldest.is_some();
         }
         let open = Arc::new(Open::new(facts.stamp, facts.base, facts.rewrite.is_some()));
         self.opens.push(Arc::clone(&open));
-        let rewrites = self.ledger.rewrites().clone();
+        let rewrites = self.ledger.rewrites().frozen();
         let cut = facts.cut.map(|id| Cut { id, after: facts.base });
         let origins = self.ledger.freeze(cut);
         if let Some(start) = facts.rewrite {
@@ -146,10 +140,7 @@ where
         }
         FrozenMap {
             open,
-            descriptor: Arc::clone(&self.descriptor),
-            codecs: Arc::clone(&self.codecs),
-            layout: self.layout,
-            listings: Arc::clone(&self.listings),
+            fixed: Arc::clone(&self.fixed),
             origins,
             counted: OnceLock::new(),
             rewrites,
@@ -192,7 +183,7 @@ impl<K, N, V> FrozenMap<K, N, V> {
         }
         let buckets = buckets.get(..found).unwrap_or_default();
         for buckets in buckets.chunks(TOGETHER) {
-            self.codecs.put_buckets(encoder, &BucketsToPut { piece, buckets, view, marks })?;
+            self.fixed.codecs.put_buckets(encoder, &BucketsToPut { piece, buckets, view, marks })?;
         }
         buckets.iter().for_each(|bucket| {
             owed.puts.remove(*bucket);
@@ -257,7 +248,7 @@ where
     V: Clone + Send + Sync + 'static,
 {
     fn descriptor(&self) -> &Arc<StateDescriptor> {
-        &self.descriptor
+        &self.fixed.descriptor
     }
 
     fn entries(&self) -> usize {
@@ -294,17 +285,17 @@ where
         context: &WriteContext<'_>,
         output: ShardOutput<'_>,
     ) -> Result<(), HeapError> {
-        let Some(listing) = self.listings.get(shard) else { return Ok(()) };
+        let Some(listing) = self.fixed.listings.get(shard) else { return Ok(()) };
         let mut encoder = Encoder::new(EncoderParts {
-            codecs: &*self.codecs,
+            codecs: &*self.fixed.codecs,
             resolver: context.resolver,
             tombstones: context.tombstones,
             state,
-            name: &self.descriptor.name,
+            name: &self.fixed.descriptor.name,
             run: output.run,
             tally: output.tally,
         });
-        self.write_pieces((listing, self.layout.part_of(shard)), context, &mut encoder, output.settle)?;
+        self.write_pieces((listing, self.fixed.layout.part_of(shard)), context, &mut encoder, output.settle)?;
         for record in self.open.take(shard).iter() {
             encoder.aside(record)?;
         }
@@ -312,16 +303,16 @@ where
     }
 
     fn clears(&self, base: Epoch, state: StateIndex) -> Result<Vec<(Clear, ClearFact)>, HeapError> {
-        let key_groups = KeyGroupSet::from(self.layout.range);
+        let key_groups = KeyGroupSet::from(self.fixed.layout.range);
         let encode = |namespace: &N| -> Result<Vec<u8>, FormatError> {
             let mut bytes = Vec::new();
-            self.codecs.encode_namespace(namespace, &mut bytes)?;
+            self.fixed.codecs.encode_namespace(namespace, &mut bytes)?;
             Ok(bytes)
         };
         let mut clears = Vec::new();
         for cleared in self.clears.after(base) {
             let namespace = cleared.namespace.as_ref().map(encode).transpose();
-            let name = &self.descriptor.name;
+            let name = &self.fixed.descriptor.name;
             let namespace = namespace.map_err(|source| HeapError::record(name, "a namespace", source))?;
             let fact = ClearFact {
                 state,

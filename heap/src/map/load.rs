@@ -24,20 +24,13 @@ where
 {
     /// What the entries of a shard are collected in while they are restored.
     fn filling(&self, shard: usize, pieces: Arc<AtomicUsize>, turn: &Turn) -> Filling<K, N, V> {
-        Filling::new(FillingParts {
-            codecs: Arc::clone(&self.codecs),
-            descriptor: Arc::clone(&self.descriptor),
-            layout: self.layout,
-            shard,
-            interval: turn.interval,
-            pieces,
-        })
+        Filling::new(FillingParts { fixed: Arc::clone(&self.fixed), shard, interval: turn.interval, pieces })
     }
 
     /// Takes over the entries of a shard, which has none. O(pieces).
     fn adopt(&mut self, filling: Filling<K, N, V>, turn: &Turn) {
         let filled = filling.finish();
-        let part = self.layout.part_of(filled.shard);
+        let part = self.fixed.layout.part_of(filled.shard);
         let (origins, _) = self.ledger.open();
         filled.labels.iter().for_each(|(label, entries)| origins.add(*label, part, *entries));
         self.len += filled.entries;
@@ -45,8 +38,8 @@ where
     }
 
     fn insert_loaded(&mut self, place: Place, slot: Slot<K, N, V>, origin: &LoadedOrigin, turn: &Turn) {
-        let codecs = Arc::clone(&self.codecs);
-        let hash_of = |slot: &Slot<K, N, V>| Self::hash_of_slot(&*codecs, slot);
+        let fixed = Arc::clone(&self.fixed);
+        let hash_of = |slot: &Slot<K, N, V>| Self::hash_of_slot(&*fixed.codecs, slot);
         let Some(number) = self.shards.make_room(place, turn, hash_of) else { return };
         // Nothing is owed while a map is being loaded: no snapshot of it exists.
         if let Some(piece) = self.shards.free_piece(number, turn) {
@@ -77,7 +70,7 @@ impl StateMap<Raw, Raw, Raw> {
         N: Clone + Eq + Send + Sync + 'static,
         V: Clone + Send + Sync + 'static,
     {
-        let mut typed = StateMap::new(descriptor, codecs, self.layout);
+        let mut typed = StateMap::new(descriptor, codecs, self.fixed.layout);
         let limits = DecodeLimits { bytes_max: u64::MAX };
         self.surrender(turn);
         let (origins, rewrites) = self.ledger.open();
@@ -85,10 +78,10 @@ impl StateMap<Raw, Raw, Raw> {
         for (_, piece) in self.shards.pieces() {
             for bucket in piece.occupied().ones() {
                 let Some(slot) = piece.slot(bucket) else { continue };
-                let key = typed.codecs.decode_key(slot.key.bytes(), limits)?;
-                let namespace = typed.codecs.decode_namespace(slot.namespace.bytes(), limits)?;
-                let value = typed.codecs.decode_value(slot.value.bytes(), limits)?;
-                let place = Self::place_of_slot(&*self.codecs, slot);
+                let key = typed.fixed.codecs.decode_key(slot.key.bytes(), limits)?;
+                let namespace = typed.fixed.codecs.decode_namespace(slot.namespace.bytes(), limits)?;
+                let value = typed.fixed.codecs.decode_value(slot.value.bytes(), limits)?;
+                let place = Self::place_of_slot(&*self.fixed.codecs, slot);
                 typed.insert_loaded(place, Slot { key, namespace, value }, &piece.origin(bucket), turn);
             }
         }

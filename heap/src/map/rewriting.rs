@@ -138,12 +138,12 @@ impl<K, N, V> FrozenMap<K, N, V> {
         pass: &RewritePass<'_>,
         run: &mut RecordRun,
     ) -> Result<ShardRewrite, HeapError> {
-        let part = self.layout.part_of(shard);
-        let changes = self.listings.get(shard).map_or(0, |listing| listing.changes());
+        let part = self.fixed.layout.part_of(shard);
+        let changes = self.fixed.listings.get(shard).map_or(0, |listing| listing.changes());
         let noted = vec![ShardPlaces::as_of(changes); pass.wanted.len()];
         let done = ShardRewrite { again: SourceCounts::new(), noted };
         let mut search = Search { pass, part, wanted: self.wanted_of(part, pass), done };
-        let Some(listing) = self.listings.get(shard) else { return Ok(search.done) };
+        let Some(listing) = self.fixed.listings.get(shard) else { return Ok(search.done) };
         let moved = |epoch: &Epoch| pass.target_of(*epoch, part).and_then(|segment| pass.wanted(segment));
         if search.wanted.iter().all(Option::is_none)
             && pass.base.rewrites.iter().all(|it| moved(it).is_none())
@@ -152,11 +152,11 @@ impl<K, N, V> FrozenMap<K, N, V> {
         }
         let mut tally = TombstoneTally::new();
         let mut encoder = Encoder::new(EncoderParts {
-            codecs: &*self.codecs,
+            codecs: &*self.fixed.codecs,
             resolver: context.resolver,
             tombstones: context.tombstones,
             state,
-            name: &self.descriptor.name,
+            name: &self.fixed.descriptor.name,
             run,
             tally: &mut tally,
         });
