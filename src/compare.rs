@@ -148,6 +148,11 @@ pub fn compare(
     let course = Course::read(&options.input, options.cadence(), progress)?;
     fs::create_dir_all(&options.directory)
         .map_err(|source| CompareError::Directory { directory: options.directory.clone(), source })?;
+    let figures = |directory: &Path, source| CompareError::Figures { file: directory.to_owned(), source };
+    if let Some(directory) = &options.report {
+        // At once: a comparison of minutes must not end with a page that cannot be written.
+        fs::create_dir_all(directory).map_err(|source| figures(directory, source))?;
+    }
     let mut comparison = Comparison { checkpoints: Vec::new(), summaries: Vec::new() };
     for name in &options.backends {
         let entrant = name.entrant(options);
@@ -157,8 +162,7 @@ pub fn compare(
         comparison.summaries.push(summary);
     }
     if let Some(directory) = &options.report {
-        report::write(&comparison, options, directory)
-            .map_err(|source| CompareError::Figures { file: directory.clone(), source })?;
+        report::write(&comparison, options, directory).map_err(|source| figures(directory, source))?;
     }
     Ok(comparison)
 }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use lowtide_format::{CheckpointKind, Manifest, ManifestFile, ObjectName, Store};
 use serde::Serialize;
 
-use crate::coordinator::{PublishedCheckpoint, read_published};
-use crate::error::Result;
+use crate::coordinator::{Published, PublishedCheckpoint, read_published};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Everything that [`inspect`] found below one store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -26,12 +26,25 @@ pub struct InspectedJob {
     pub checkpoints: Vec<InspectedCheckpoint>,
     /// Data objects that some checkpoint lists, and why.
     pub files: Vec<KeptFile>,
+    /// What could not be read, and why. What only that lists is among the unlisted.
+    pub faults: Vec<InspectedFault>,
     /// Data objects in the directory that no manifest lists: of a pending checkpoint, or left over.
     pub unlisted: Vec<StoredObject>,
     /// Bytes of all data objects in the directory.
     pub data_bytes: u64,
     /// Bytes of manifests and of the coordinator's own objects.
     pub meta_bytes: u64,
+}
+
+/// A damaged manifest or sequence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct InspectedFault {
+    /// The checkpoint whose manifest it is; none for the sequence.
+    pub checkpoint: Option<String>,
+    /// `missing`, `corrupt` or `incompatible`.
+    pub kind: String,
+    /// What is wrong, naming the object.
+    pub problem: String,
 }
 
 /// One retained checkpoint or savepoint.
@@ -127,11 +140,12 @@ pub struct StoredObject {
 
 /// Looks at every directory of checkpoints below a store.
 ///
-/// Lists the store once and reads the newest member of each sequence and all manifests; no data is read.
+/// Lists the store once and reads the newest member of each sequence and all manifests; no data is read. What is damaged
+/// is among the faults of its job.
 ///
 /// # Errors
 ///
-/// `store` if listing or reading failed, `corrupt`, `missing` or `incompatible` for a sequence or manifest.
+/// `store` if listing or reading failed.
 pub async fn inspect(store: &Store) -> Result<Inspection> {
     let mut directories: BTreeMap<String, Vec<StoredObject>> = BTreeMap::new();
     for object in store.list_all().await? {
@@ -160,13 +174,23 @@ fn split_directory(name: &str) -> Option<(&str, &str)> {
 }
 
 async fn inspect_job(directory: String, store: &Store, objects: Vec<StoredObject>) -> Result<InspectedJob> {
-    let published = read_published(store).await?;
+    let mut faults = Vec::new();
+    let published = match read_published(store).await {
+        Ok(published) => published,
+        Err(error) => {
+            faults.push(fault(None, error)?);
+            Published::default()
+        }
+    };
     let mut manifests = Vec::new();
     let mut found: Vec<&PublishedCheckpoint> =
         published.checkpoints.iter().chain(&published.savepoints).collect();
     found.sort_by_key(|checkpoint| checkpoint.id());
     for checkpoint in found {
-        manifests.push(checkpoint.manifest(store).await?);
+        match checkpoint.manifest(store).await {
+            Ok(manifest) => manifests.push(manifest),
+            Err(error) => faults.push(fault(Some(checkpoint), error)?),
+        }
     }
     let mut files: BTreeMap<String, KeptFile> = BTreeMap::new();
     for manifest in &manifests {
@@ -185,10 +209,20 @@ async fn inspect_job(directory: String, store: &Store, objects: Vec<StoredObject
         directory,
         checkpoints: manifests.iter().map(inspect_checkpoint).collect(),
         files: files.into_values().collect(),
+        faults,
         unlisted,
         data_bytes,
         meta_bytes,
     })
+}
+
+/// Damage is shown beside what is sound; a store that cannot be read is an error.
+fn fault(checkpoint: Option<&PublishedCheckpoint>, error: Error) -> Result<InspectedFault> {
+    if error.kind() == ErrorKind::Store {
+        return Err(error);
+    }
+    let checkpoint = checkpoint.map(|checkpoint| checkpoint.id().to_string());
+    Ok(InspectedFault { checkpoint, kind: error.kind().to_string(), problem: error.to_string() })
 }
 
 fn kept_file(file: &ManifestFile) -> KeptFile {

@@ -70,8 +70,8 @@ pub use coordinator::{
 };
 pub use error::{Error, ErrorKind, Result};
 pub use inspect::{
-    InspectedCheckpoint, InspectedElement, InspectedJob, InspectedSubtask, Inspection, KeptFile,
-    StoredObject, inspect,
+    InspectedCheckpoint, InspectedElement, InspectedFault, InspectedJob, InspectedSubtask, Inspection,
+    KeptFile, StoredObject, inspect,
 };
 pub use job::{
     BackgroundWrite, ChainLink, CheckpointFigures, CheckpointReport, CheckpointStat, Deletions, Entry,

@@ -38,6 +38,14 @@ pub enum CompareError {
         /// The columns of its first line.
         present: Vec<String>,
     },
+    /// A table has two columns of that name, or the key has it twice.
+    #[error("{}: column '{column}' is there twice; a key needs columns with names of their own", file.display())]
+    ColumnTwice {
+        /// The file as it was given.
+        file: PathBuf,
+        /// The column that was asked for.
+        column: String,
+    },
     /// The description of a synthetic input makes no sense.
     #[error("synthetic input: '{part}' {problem}")]
     Synthetic {

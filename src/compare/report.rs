@@ -21,7 +21,6 @@ const PAGE: &str = "index.html";
 /// Writes `index.html` and one SVG file a chart into a directory, which is made if it is not there. Files of these
 /// names are replaced, others stay.
 pub(super) fn write(comparison: &Comparison, options: &CompareOptions, directory: &Path) -> io::Result<()> {
-    fs::create_dir_all(directory)?;
     let charts = charts(comparison);
     let mut drawn = Vec::with_capacity(charts.len());
     for chart in &charts {

@@ -61,6 +61,35 @@ fn inspect_shows_checkpoints_chains_and_segments_to_people() {
 }
 
 #[test]
+fn inspect_shows_what_is_sound_beside_what_is_damaged() {
+    let (_directory, dir) = checkpoints();
+    let manifest = files(&dir.join("heap"), "meta").remove(0);
+    let mut bytes = fs::read(&manifest).unwrap();
+    bytes.pop();
+    fs::write(&manifest, bytes).unwrap();
+    let member = files(&dir.join("heap-full-every-3"), "seq").pop().unwrap();
+    fs::write(&member, b"nonsense").unwrap();
+
+    let output = lowtide(&["inspect", text(&dir)]);
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{out}");
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    for damaged in [name(&manifest), name(&member)] {
+        let named = |line: &str| line.contains("cannot be shown: corrupt") && line.contains(&damaged);
+        assert!(out.lines().any(named), "{damaged} is not in\n{out}");
+    }
+    assert_eq!(out.matches("400 entries in").count(), 2, "the other checkpoints\n{out}");
+    assert!(!out.contains("sweep"), "nobody knows what the damaged ones list\n{out}");
+
+    let output = lowtide(&["inspect", text(&dir), "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let faults: Vec<usize> =
+        found["jobs"].as_array().unwrap().iter().map(|job| job["faults"].as_array().unwrap().len()).collect();
+    assert_eq!(faults, [1, 1]);
+}
+
+#[test]
 fn commands_that_look_neither_make_directories_nor_take_anything_for_checkpoints() {
     let directory = tempfile::tempdir().unwrap();
     let nothing = directory.path().join("nothing");

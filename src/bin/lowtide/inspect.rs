@@ -9,7 +9,7 @@ use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use lowtide::compare::units::{bytes, grouped};
 use lowtide::{InspectedCheckpoint, InspectedJob, InspectedSubtask, Inspection, KeptFile, inspect};
 
-use super::{Failure, block_on, places};
+use super::{FOUND_FAULT, Failure, block_on, places};
 
 /// Show the jobs in a directory: checkpoints, segments, sizes, key groups, live counts.
 #[derive(Debug, Args)]
@@ -21,7 +21,7 @@ pub(super) struct InspectArgs {
     json: bool,
 }
 
-/// Prints what is there; changes nothing.
+/// Prints what is there, damage included; changes nothing.
 pub(super) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
     let store = places::store_at(&args.dir)?;
     let inspection = block_on(inspect(&store))??;
@@ -31,7 +31,8 @@ pub(super) fn run(args: &InspectArgs) -> Result<ExitCode, Failure> {
     let mut out = io::stdout().lock();
     let printed = if args.json { print_json(&inspection, &mut out) } else { print(&inspection, &mut out) };
     printed.map_err(Failure::output)?;
-    Ok(ExitCode::SUCCESS)
+    let sound = inspection.jobs.iter().all(|job| job.faults.is_empty());
+    Ok(if sound { ExitCode::SUCCESS } else { FOUND_FAULT })
 }
 
 fn print_json(inspection: &Inspection, out: &mut impl Write) -> io::Result<()> {
@@ -56,17 +57,21 @@ fn print_job(job: &InspectedJob, out: &mut impl Write) -> io::Result<()> {
     for checkpoint in &job.checkpoints {
         print_checkpoint(checkpoint, out)?;
     }
+    for fault in &job.faults {
+        let what = fault.checkpoint.as_deref().unwrap_or("the sequence");
+        writeln!(out, "{what} cannot be shown: {}: {}", fault.kind, fault.problem)?;
+    }
     if !job.files.is_empty() {
         writeln!(out, "{}", files(&job.files))?;
     }
     if !job.unlisted.is_empty() {
         let sum: u64 = job.unlisted.iter().map(|object| object.bytes).sum();
         let count = grouped(job.unlisted.len() as u64);
-        writeln!(
-            out,
-            "{count} objects of {} are listed by no checkpoint: pending, or left for a sweep",
-            bytes(sum as f64)
-        )?;
+        let whose = match job.faults.is_empty() {
+            true => "listed by no checkpoint: pending, or left for a sweep",
+            false => "listed by none of these",
+        };
+        writeln!(out, "{count} objects of {} are {whose}", bytes(sum as f64))?;
     }
     Ok(())
 }

@@ -16,7 +16,14 @@ const SEPARATOR: u8 = b'\t';
 pub(super) fn open(file: &Path, key: &[String]) -> Result<Events, CompareError> {
     let mut rows = csv_reader(open_file(file)?);
     let header = rows.byte_headers().map_err(|error| table_failure(file, error))?.clone();
-    let columns = key.iter().map(|name| position(&header, name, file)).collect::<Result<Vec<_>, _>>()?;
+    let mut columns = Vec::with_capacity(key.len());
+    for name in key {
+        let column = position(&header, name, file)?;
+        if columns.contains(&column) {
+            return Err(twice(file, name));
+        }
+        columns.push(column);
+    }
     let (file, width) = (file.to_owned(), header.len());
     Ok(until_failure(rows.into_byte_records().map(move |row| {
         let row = row.map_err(|error| table_failure(&file, error))?;
@@ -30,11 +37,20 @@ pub(super) fn open(file: &Path, key: &[String]) -> Result<Events, CompareError> 
 }
 
 fn position(header: &ByteRecord, name: &str, file: &Path) -> Result<usize, CompareError> {
-    header.iter().position(|column| column == name.as_bytes()).ok_or_else(|| CompareError::Column {
-        file: file.to_owned(),
-        column: name.to_owned(),
-        present: header.iter().map(|column| String::from_utf8_lossy(column).into_owned()).collect(),
-    })
+    let mut found = header.iter().enumerate().filter(|(_, column)| *column == name.as_bytes());
+    match (found.next(), found.next()) {
+        (Some((column, _)), None) => Ok(column),
+        (Some(_), Some(_)) => Err(twice(file, name)),
+        (None, _) => Err(CompareError::Column {
+            file: file.to_owned(),
+            column: name.to_owned(),
+            present: header.iter().map(|column| String::from_utf8_lossy(column).into_owned()).collect(),
+        }),
+    }
+}
+
+fn twice(file: &Path, name: &str) -> CompareError {
+    CompareError::ColumnTwice { file: file.to_owned(), column: name.to_owned() }
 }
 
 fn put(row: &ByteRecord, columns: &[usize]) -> Event {
@@ -89,6 +105,16 @@ mod tests {
         let error = open(file.path(), &columns(&["tail"])).err().unwrap();
         let message = error.to_string();
         assert!(message.contains("'tail'") && message.ends_with("its columns are a, b"), "{message}");
+    }
+
+    #[test]
+    fn a_key_of_a_column_that_is_there_twice_is_refused() {
+        let file = table("a,b,a\n1,2,3\n");
+        for key in [&["a"][..], &["b", "b"]] {
+            let error = open(file.path(), &columns(key)).err().unwrap();
+            assert!(error.to_string().contains(&format!("'{}' is there twice", key[0])), "{error}");
+        }
+        assert!(open(file.path(), &columns(&["b"])).is_ok(), "a value may have such columns");
     }
 
     #[test]
