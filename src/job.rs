@@ -32,6 +32,7 @@ mod stray;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use litemap::LiteMap;
 use lowtide_format::{CheckpointId, Generation, Key, Namespace, ObjectName, Store, Value};
 use lowtide_heap::HeapBackend;
 
@@ -61,7 +62,7 @@ pub(crate) struct Subtask<B: Backend> {
     pub(crate) backend: B,
     /// By id; an attempt leaves when its checkpoint completes or is aborted.
     /// Boxed, so that the map needs little memory at a trigger.
-    attempts: BTreeMap<CheckpointId, Box<Attempt<B::Snapshot>>>,
+    attempts: LiteMap<CheckpointId, Box<Attempt<B::Snapshot>>>,
     /// What it has acknowledged for checkpoints that were aborted, as long as the coordinator holds it for something in
     /// flight: in mode `Acknowledged` a base may list it, and nobody else knows of it once the coordinator is lost.
     unconfirmed: Vec<ObjectName>,
@@ -69,7 +70,7 @@ pub(crate) struct Subtask<B: Backend> {
 
 impl<B: Backend> Subtask<B> {
     fn new(backend: B) -> Self {
-        Self { backend, attempts: BTreeMap::new(), unconfirmed: Vec::new() }
+        Self { backend, attempts: LiteMap::new_vec(), unconfirmed: Vec::new() }
     }
 }
 

@@ -25,6 +25,7 @@ use tracing::Instrument;
 use lowtide_heap::CancelToken;
 
 use crate::backend::{NewFile, Snapshot, WriteOptions};
+use crate::clock::{Clock, UploadIdSource};
 use crate::coordinator::Acknowledgement;
 use crate::error::{Error, Result};
 
@@ -68,12 +69,13 @@ fn ended() -> Error {
 }
 
 /// Where and how the files of one attempt go.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct UploadRequest {
     /// The job's directory.
     pub(crate) store: Store,
-    /// Unique to this attempt of this subtask.
-    pub(crate) upload: UploadId,
+    /// Where the upload's id comes from, and its time. Not made before it is needed, which is after the pause.
+    pub(crate) uploads: UploadIdSource,
+    pub(crate) clock: Arc<dyn Clock>,
     /// Learns every name before it is used.
     pub(crate) ledger: Ledger,
     /// Files on their way at the same time, at least 1.
@@ -106,7 +108,9 @@ pub(crate) async fn write_and_upload<S: Snapshot>(
     let span = tracing::Span::current();
     let writer =
         tokio::task::spawn_blocking(move || span.in_scope(|| run_writer(snapshot, &options, &sender)));
-    let uploaded = upload_all(files, &request).await;
+    // Unique to this attempt of this subtask.
+    let upload = request.uploads.next(request.clock.now());
+    let uploaded = upload_all(files, &request, upload).await;
     if uploaded.is_err() {
         request.cancel.cancel();
     }
@@ -117,7 +121,7 @@ pub(crate) async fn write_and_upload<S: Snapshot>(
     let copies = snapshot.copies(&entries)?;
     if let Some(bytes) = read_copies(&request.store, &copies).await {
         // No object of the snapshot has that number: there are at most as many as files.
-        let places = upload_one(&request, entries.len(), bytes).await?;
+        let places = upload_one(&request, (upload, entries.len()), bytes).await?;
         snapshot.copied(&copies, &places);
     }
     snapshot.finish(entries)
@@ -157,7 +161,11 @@ fn run_writer<S: Snapshot>(
 }
 
 /// Uploads what comes through the channel, in order of arrival, several at a time (rule U2).
-async fn upload_all(mut files: mpsc::Receiver<NewFile>, request: &UploadRequest) -> Result<Vec<FileEntry>> {
+async fn upload_all(
+    mut files: mpsc::Receiver<NewFile>,
+    request: &UploadRequest,
+    upload: UploadId,
+) -> Result<Vec<FileEntry>> {
     let mut entries: Vec<Option<Vec<FileEntry>>> = Vec::new();
     let mut running = FuturesUnordered::new();
     loop {
@@ -173,7 +181,7 @@ async fn upload_all(mut files: mpsc::Receiver<NewFile>, request: &UploadRequest)
                 let Some(file) = file else { break };
                 let at = entries.len();
                 entries.push(None);
-                running.push(async move { upload_one(request, at, file).await.map(|entry| (at, entry)) });
+                running.push(async move { upload_one(request, (upload, at), file).await.map(|entry| (at, entry)) });
             }
         }
     }
@@ -186,12 +194,16 @@ async fn upload_all(mut files: mpsc::Receiver<NewFile>, request: &UploadRequest)
     Ok(entries.into_iter().flatten().flatten().collect())
 }
 
-/// Uploads one object; returns the files in it.
-async fn upload_one(request: &UploadRequest, at: usize, file: NewFile) -> Result<Vec<FileEntry>> {
+/// Uploads the object of that number; returns the files in it.
+async fn upload_one(
+    request: &UploadRequest,
+    (upload, at): (UploadId, usize),
+    file: NewFile,
+) -> Result<Vec<FileEntry>> {
     let NewFile { kind, bytes, more } = file;
     let number =
         u32::try_from(at).map_err(|_beyond| Error::invalid_argument("a snapshot has too many files"))?;
-    let object = ObjectPath::Data { upload: request.upload, number, kind }.name();
+    let object = ObjectPath::Data { upload, number, kind }.name();
     request.ledger.begin(object.clone())?;
     let (mut entries, mut offset) = (Vec::with_capacity(1 + more.len()), 0);
     for part in std::iter::once(&bytes).chain(&more) {

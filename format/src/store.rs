@@ -64,7 +64,8 @@ impl Default for StoreOptions {
 #[derive(Clone, Debug)]
 pub struct Store {
     inner: Arc<dyn ObjectStore>,
-    prefix: Path,
+    /// Shared: stores are cloned in the pause of a checkpoint.
+    prefix: Arc<Path>,
     local_root: Option<Arc<FilePath>>,
     options: StoreOptions,
 }
@@ -106,13 +107,13 @@ impl Store {
     /// [`StoreErrorKind::Unsupported`] if the prefix has an empty part, `.` or `..`.
     pub fn new(inner: Arc<dyn ObjectStore>, prefix: &str) -> Result<Self, StoreError> {
         let prefix = Path::parse(prefix).map_err(|source| StoreError::of_path(prefix, source))?;
-        Ok(Self { inner, prefix, local_root: None, options: StoreOptions::default() })
+        Ok(Self { inner, prefix: Arc::new(prefix), local_root: None, options: StoreOptions::default() })
     }
 
     /// Objects of `inner`, all of it.
     #[must_use]
     pub fn from_arc(inner: Arc<dyn ObjectStore>) -> Self {
-        Self { inner, prefix: Path::default(), local_root: None, options: StoreOptions::default() }
+        Self { inner, prefix: Arc::default(), local_root: None, options: StoreOptions::default() }
     }
 
     /// Objects in memory, gone with the last clone.
@@ -164,14 +165,14 @@ impl Store {
     /// The store one folder further down: `folder` is the new root.
     #[must_use]
     pub fn sub(&self, folder: &ObjectName) -> Self {
-        Self { prefix: self.path(folder.as_str()), ..self.clone() }
+        Self { prefix: Arc::new(self.path(folder.as_str())), ..self.clone() }
     }
 
     /// Where the root is, for messages.
     #[must_use]
     pub fn location(&self) -> String {
         match &self.local_root {
-            Some(root) => root.join(self.prefix.as_ref()).display().to_string(),
+            Some(root) => root.join((*self.prefix).as_ref()).display().to_string(),
             None => format!("{}/{}", self.inner, self.prefix),
         }
     }
@@ -270,7 +271,7 @@ impl Store {
         // Names keep the rules of paths, so their parts are taken over unchanged.
         name.split('/')
             .filter(|part| !part.is_empty())
-            .fold(self.prefix.clone(), |path, part| path.join(part))
+            .fold(Path::clone(&self.prefix), |path, part| path.join(part))
     }
 
     async fn list_folder(
@@ -299,7 +300,7 @@ impl Store {
 
     fn relative(&self, path: &Path) -> String {
         let text = path.as_ref();
-        let below = text.strip_prefix(self.prefix.as_ref()).unwrap_or(text);
+        let below = text.strip_prefix((*self.prefix).as_ref()).unwrap_or(text);
         below.strip_prefix('/').unwrap_or(below).to_owned()
     }
 }

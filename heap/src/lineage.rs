@@ -140,10 +140,10 @@ struct Node {
 /// The epochs of some rewrites, oldest first.
 pub(crate) type RewriteEpochs = SmallVec<[Epoch; 2]>;
 
-/// A copy of these epochs: mostly there are none, and then nothing is called.
+/// A copy of these epochs, in one move: a clone calls for each.
 #[inline]
 pub(crate) fn copy_of(epochs: &RewriteEpochs) -> RewriteEpochs {
-    if epochs.is_empty() { RewriteEpochs::new() } else { epochs.clone() }
+    RewriteEpochs::from_slice(epochs)
 }
 
 /// The rewrites in the chain of a checkpoint to be.
@@ -268,9 +268,14 @@ impl Lineage {
         if self.unsettled.is_empty() {
             return RewriteEpochs::new();
         }
-        let in_chain = |epoch: &Epoch| self.nodes.iter().any(|node| node.rewrites.contains(epoch));
-        let (kept, forgotten) = self.unsettled.iter().copied().partition(in_chain);
-        self.unsettled = kept;
+        let mut forgotten = RewriteEpochs::new();
+        self.unsettled.retain(|epoch| {
+            let in_chain = self.nodes.iter().any(|node| node.rewrites.contains(epoch));
+            if !in_chain {
+                forgotten.push(*epoch);
+            }
+            in_chain
+        });
         forgotten
     }
 

@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 use crate::bitmap::Bitmap;
 use crate::epochs::Epoch;
 use crate::handover::Stamp;
-use crate::lineage::Home;
+use crate::lineage::{Home, copy_of};
 use crate::origins::{FixedHome, Label, Origins, Part};
 use crate::piece::Beside;
 
@@ -136,7 +136,8 @@ impl Rewrites {
     }
 
     pub(crate) fn begin(&mut self, start: &RewriteStart) {
-        let RewriteStart { epoch, id, ancestors, outcome } = start.clone();
+        let RewriteStart { epoch, id, ref ancestors, ref outcome } = *start;
+        let (ancestors, outcome) = (copy_of(ancestors), Arc::clone(outcome));
         let (lost, void, settled) = (None, false, None);
         self.list.push(Rewrite { epoch, id, ancestors, lost, void, outcome, settled });
     }

@@ -7,9 +7,9 @@
 //! all. A release compares the set with one related set: only files in which they differ can have become free, and
 //! each of those is looked up in every other set. So the cost of a release is (files changed) × (number of holders).
 
-use std::collections::BTreeMap;
 use std::fmt;
 
+use litemap::LiteMap;
 use lowtide_format::{CheckpointId, FileId, ObjectName};
 
 use crate::catalogue::Catalogue;
@@ -106,7 +106,7 @@ pub struct Listing {
 /// Memory: the distinct files, plus what differs between related sets.
 #[derive(Debug, Default, Clone)]
 pub struct Registry {
-    held: BTreeMap<Holder, Held>,
+    held: LiteMap<Holder, Held>,
     catalogue: Catalogue,
     pins_given: u64,
 }
@@ -205,7 +205,10 @@ impl Registry {
         for (file, owner) in added {
             files.insert(self.catalogue.learn(file, owner)?);
         }
-        self.held.entry(holder).or_insert(Held { files: FileSet::default(), parent: None }).files = files;
+        match self.held.get_mut(&holder) {
+            Some(held) => held.files = files,
+            None => _ = self.held.insert(holder, Held { files, parent: None }),
+        }
         self.check_small();
         Ok(())
     }

@@ -20,6 +20,7 @@ mod truth;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use litemap::LiteMap;
 use lowtide_format::broken::{Break, is_broken};
 use lowtide_format::{CheckpointId, CheckpointKind, Generation, ObjectName, PublishedRef, RestoredFrom};
 use lowtide_registry::{Holder, Owner, Registry};
@@ -64,7 +65,7 @@ pub(crate) struct Machine {
     pub(crate) checkpoints: BTreeMap<CheckpointId, Completed>,
     pub(crate) savepoints: BTreeMap<CheckpointId, Completed>,
     restored_from: Option<RestoredFrom>,
-    pub(crate) pending: BTreeMap<CheckpointId, Box<Pending>>,
+    pub(crate) pending: LiteMap<CheckpointId, Box<Pending>>,
     /// By subtask: its latest acknowledged chain in this generation. Used in mode `Acknowledged` only.
     chains: BTreeMap<u32, Base>,
     pub(crate) registry: Registry,
@@ -98,7 +99,7 @@ impl Machine {
             checkpoints: truth.checkpoints.into_iter().map(completed).collect(),
             savepoints: truth.savepoints.into_iter().map(completed).collect(),
             restored_from: truth.restored_from,
-            pending: BTreeMap::new(),
+            pending: LiteMap::new_vec(),
             chains: BTreeMap::new(),
             registry,
             free: FreeList::default(),

@@ -14,7 +14,6 @@ use super::steps::Step;
 use super::{CheckpointFigures, Job};
 
 use crate::backend::Backend;
-use crate::clock::Clock;
 use crate::coordinator::Acknowledgement;
 use crate::error::Result;
 use crate::upload::{UploadRequest, write_and_upload};
@@ -22,26 +21,16 @@ use crate::upload::{UploadRequest, write_and_upload};
 /// The snapshot of one subtask, on its way to the store. Can be sent to any thread.
 #[must_use = "a writer that does not run leaves its checkpoint pending"]
 pub struct Writer<B: Backend> {
-    snapshot: B::Snapshot,
-    id: CheckpointId,
-    subtask: u32,
-    request: UploadRequest,
-    clock: Arc<dyn Clock>,
+    pub(super) snapshot: B::Snapshot,
+    pub(super) id: CheckpointId,
+    pub(super) subtask: u32,
+    pub(super) request: UploadRequest,
 }
 
 impl<B: Backend> Writer<B> {
-    pub(super) fn new(
-        snapshot: B::Snapshot,
-        id: CheckpointId,
-        subtask: u32,
-        request: UploadRequest,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
-        Self { snapshot, id, subtask, request, clock }
-    }
-
     pub(super) async fn run(self) -> (Result<Acknowledgement>, Duration) {
-        let Self { snapshot, id, subtask, request, clock } = self;
+        let Self { snapshot, id, subtask, request } = self;
+        let clock = Arc::clone(&request.clock);
         let span = tracing::debug_span!("write", checkpoint = %id, subtask);
         let begun = clock.monotonic();
         let uploaded = write_and_upload(snapshot, request).instrument(span).await;

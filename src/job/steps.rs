@@ -3,6 +3,7 @@
 //! Owns: the order of messages between subtasks and coordinator, and what each does to the attempts. Does not
 //! own: what the coordinator makes of a message (`coordinator`), the upload (`upload`).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lowtide_format::{CheckpointId, CheckpointKind, Generation};
@@ -135,12 +136,13 @@ impl<B: Backend> Job<B> {
             Phase::Frozen(snapshot) => {
                 let request = UploadRequest {
                     store: self.store.clone(),
-                    upload: self.uploads.next(self.clock.now()),
+                    uploads: self.uploads.clone(),
+                    clock: Arc::clone(&self.clock),
                     ledger: attempt.ledger.clone(),
                     uploads_max: self.options.uploads_max,
                     cancel: attempt.cancel.clone(),
                 };
-                Ok(Some(Writer::new(snapshot, id, subtask, request, self.clock.clone())))
+                Ok(Some(Writer { snapshot, id, subtask, request }))
             }
             other => {
                 attempt.phase = other;
@@ -359,7 +361,7 @@ impl<B: Backend> Job<B> {
                 place.backend.completed(id, lowest);
             }
             // Savepoints are overtaken by nothing; those that have ended all the same are not pending any more.
-            let older = place.attempts.range(..=id).map(|(other, _)| *other);
+            let older = place.attempts.keys().copied().filter(|other| *other <= id);
             let ended: Vec<_> = older.filter(|other| *other == id || !pending.contains(other)).collect();
             self.end_attempts(subtask, &ended);
         }

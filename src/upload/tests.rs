@@ -5,7 +5,7 @@ use bytes::Bytes;
 use lowtide_format::FileKind;
 
 use super::*;
-use crate::clock::{Millis, UploadIdSource};
+use crate::clock::{ManualClock, Millis, UploadIdSource};
 use crate::error::ErrorKind;
 use crate::fault::{FaultMode, FaultOperation, FaultPlan, FaultStore, Faults};
 
@@ -62,7 +62,8 @@ impl Trial {
         let store = Store::memory().wrapped(wrap);
         let request = UploadRequest {
             store,
-            upload: UploadIdSource::counted(1).next(Millis(1)),
+            uploads: UploadIdSource::counted(1),
+            clock: Arc::new(ManualClock::starting_at(Millis(1))),
             ledger: Ledger::default(),
             uploads_max: 2,
             cancel: CancelToken::new(),

@@ -16,7 +16,7 @@ impl Store {
     /// The first failure to read a directory or remove a file.
     pub async fn sweep_staged(&self, before_millis: u64) -> Result<u64, StoreError> {
         let Some(root) = self.local_root.clone() else { return Ok(0) };
-        let root = root.join(self.prefix.as_ref());
+        let root = root.join((*self.prefix).as_ref());
         let display = root.display().to_string();
         let swept = tokio::task::spawn_blocking(move || sweep(&root, before_millis)).await;
         swept.unwrap_or_else(|source| Err(StoreError::new(Operation::Delete, &display, source.into())))

@@ -40,7 +40,7 @@ impl HeapBackend {
         let rewrite = base.as_ref().filter(|_| self.may_rewrite()).map(|base| RewriteStart {
             epoch,
             id: request.id,
-            ancestors: base.rewrites.clone(),
+            ancestors: copy_of(&base.rewrites),
             outcome: OutcomeSlot::default(),
         });
         let facts = FreezeFacts {

@@ -214,7 +214,7 @@ impl Machine {
         self.checkpoints.insert(id, completed);
         self.forget_old_views();
         events.extend(self.drop_checkpoints(&subsumed).into_iter().map(Event::Subsumed));
-        let older = self.pending.range(..id).filter(|(_, pending)| !pending.is_savepoint());
+        let older = self.pending.iter().filter(|(other, pending)| **other < id && !pending.is_savepoint());
         for overtaken in older.map(|(id, _)| *id).collect::<Vec<_>>() {
             events.extend(self.abort(overtaken, AbortReason::Overtaken));
         }
