@@ -63,7 +63,8 @@ pub struct FreezeRequest {
     pub generation: Generation,
     /// The checkpoint to be written.
     pub id: CheckpointId,
-    /// The checkpoint that the delta is taken against; none writes everything.
+    /// The checkpoint that the delta is taken against; none writes everything. Not one that another job published under an id
+    /// of this one's.
     pub base: Option<CheckpointId>,
     /// Ordinary, full, or a savepoint.
     pub kind: CheckpointKind,

@@ -59,7 +59,8 @@ pub enum FreezeKind {
 pub struct FreezeRequest {
     /// The checkpoint; ids only increase.
     pub id: CheckpointId,
-    /// The checkpoint that the delta is taken against; `None` writes every entry.
+    /// The checkpoint that the delta is taken against; `None` writes every entry. One that this backend has frozen or was
+    /// restored from: another job may have published its own under the same id, which only the caller can tell.
     pub base: Option<CheckpointId>,
     /// What the checkpoint is.
     pub kind: FreezeKind,
