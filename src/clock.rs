@@ -96,8 +96,8 @@ impl Clock for ManualClock {
 
 #[derive(Debug)]
 enum Tail {
-    /// A random number, which grows by one with each id.
-    Random { next: AtomicU64 },
+    /// What a UUIDv7 has beside its time.
+    Random,
     /// A number fixed at the start, then a counter.
     Counted { salt: u16, next: AtomicU64 },
 }
@@ -112,9 +112,7 @@ impl UploadIdSource {
     /// Random ids: unique without any agreement between processes.
     #[must_use]
     pub fn random() -> Self {
-        // Asked of the system once: ids are given out in the pause of a checkpoint.
-        let [_, _, _, _, _, _, _, _, random @ ..] = *uuid::Uuid::now_v7().as_bytes();
-        Self { tail: Arc::new(Tail::Random { next: AtomicU64::new(u64::from_le_bytes(random)) }) }
+        Self { tail: Arc::new(Tail::Random) }
     }
 
     /// Ids that are the same in every run, for tests and scripts. Two sources on one store need different salts.
@@ -127,12 +125,9 @@ impl UploadIdSource {
     #[must_use]
     pub fn next(&self, now: Millis) -> UploadId {
         let bits = match &*self.tail {
-            Tail::Random { next } => {
-                // The process's number, since a copy of this process goes on from the same random number.
-                let [low, high, ..] = std::process::id().to_le_bytes();
-                // Its highest bits first: two of them give way to the variant of the UUID.
-                let [h, g, f, e, d, c, b, a] = next.fetch_add(1, Ordering::Relaxed).to_le_bytes();
-                [high, low, a, b, c, d, e, f, g, h]
+            Tail::Random => {
+                let [_, _, _, _, _, _, tail @ ..] = *uuid::Uuid::now_v7().as_bytes();
+                tail
             }
             Tail::Counted { salt, next } => {
                 let number = next.fetch_add(1, Ordering::Relaxed);

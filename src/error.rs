@@ -139,6 +139,11 @@ impl Error {
     pub fn is_damage(&self) -> bool {
         matches!(self.kind, ErrorKind::Corrupt | ErrorKind::Missing)
     }
+
+    /// For those who look for damage: it is a finding, and a store that cannot be read is an error.
+    pub(crate) fn into_finding(self) -> Result<Self> {
+        if self.kind == ErrorKind::Store { Err(self) } else { Ok(self) }
+    }
 }
 
 impl fmt::Display for Error {

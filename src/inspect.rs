@@ -8,7 +8,7 @@ use lowtide_format::{CheckpointKind, Manifest, ManifestFile, ObjectName, Store};
 use serde::Serialize;
 
 use crate::coordinator::{Published, PublishedCheckpoint, read_published};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// Everything that [`inspect`] found below one store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -216,11 +216,8 @@ async fn inspect_job(directory: String, store: &Store, objects: Vec<StoredObject
     })
 }
 
-/// Damage is shown beside what is sound; a store that cannot be read is an error.
 fn fault(checkpoint: Option<&PublishedCheckpoint>, error: Error) -> Result<InspectedFault> {
-    if error.kind() == ErrorKind::Store {
-        return Err(error);
-    }
+    let error = error.into_finding()?;
     let checkpoint = checkpoint.map(|checkpoint| checkpoint.id().to_string());
     Ok(InspectedFault { checkpoint, kind: error.kind().to_string(), problem: error.to_string() })
 }

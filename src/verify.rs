@@ -128,11 +128,7 @@ async fn restored_entries(assignment: Assignment, part: &SubtaskPart, source: &R
     Ok(Backend::figures(&HeapBackend::restore(&Default::default(), assignment, source).await?).entries)
 }
 
-/// Damage is a finding; a store that cannot be read is an error.
 fn settle(mut verification: Verification, error: Error) -> Result<Verification> {
-    if error.kind() == crate::error::ErrorKind::Store {
-        return Err(error);
-    }
-    verification.faults.push(error);
+    verification.faults.push(error.into_finding()?);
     Ok(verification)
 }

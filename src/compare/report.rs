@@ -18,8 +18,8 @@ use super::{CompareOptions, Comparison};
 /// Name of the page in the report's directory.
 const PAGE: &str = "index.html";
 
-/// Writes `index.html` and one SVG file a chart into a directory, which is made if it is not there. Files of these
-/// names are replaced, others stay.
+/// Writes `index.html` and one SVG file a chart into a directory that is there. Files of these names are replaced, others
+/// stay.
 pub(super) fn write(comparison: &Comparison, options: &CompareOptions, directory: &Path) -> io::Result<()> {
     let charts = charts(comparison);
     let mut drawn = Vec::with_capacity(charts.len());
