@@ -2,32 +2,16 @@
 //! by the hash that tells the key group on every machine; the likely slot is asked for before the search; no directory, no
 //! epoch, no namespace. An update sets one bit. What misses a bar here, all such maps and their first changes miss.
 //! `cargo run --release --bin limit-access -- [ENTRIES]`
-use allocator_api2::{alloc::AllocError, alloc::Allocator, vec::Vec as VecIn};
+use allocator_api2::vec::Vec as VecIn;
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashTable};
 use lowtide_format::Key as _;
-use lowtide_peers::huge::HugePages;
+use lowtide_peers::huge::{Arena, HugePages};
 use lowtide_peers::kinds::{Hundreds, Kind, Numbers, Pairs, Texts};
 use lowtide_peers::measure::{ask_for, below, median, timed};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::{alloc::Layout, hint::black_box, ptr::NonNull};
+use std::hint::black_box;
 
 const BUCKETS: usize = 4096;
-/// A run of huge pages, from which tables take and never give back, and how much they took.
-#[derive(Clone, Copy)]
-struct Arena(NonNull<[u8]>, &'static AtomicUsize);
-
-// SAFETY: each byte of the run, which is aligned and never freed, is given out once.
-unsafe impl Allocator for Arena {
-    fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        let at = self.1.fetch_add(layout.size().next_multiple_of(64), Ordering::Relaxed);
-        assert!(at + layout.size() <= self.0.len() && layout.align() <= 64, "the run was measured for all");
-        // SAFETY: within the run.
-        Ok(NonNull::slice_from_raw_parts(unsafe { self.0.cast().add(at) }, layout.size()))
-    }
-    unsafe fn deallocate(&self, _: NonNull<u8>, _: Layout) {}
-}
-
 /// A table, beside it a bit by bucket, and where its control bytes begin.
 type Piece<T> = (HashTable<Slot<T>, Arena>, [u32; BUCKETS / 32], usize);
 type Slot<T> = (<T as Kind>::K, <T as Kind>::V);
@@ -43,8 +27,7 @@ fn place<T: Kind>(pieces: &[Piece<T>], key: &T::K) -> (usize, u64) {
 fn pieces<T: Kind>(entries: u64) -> VecIn<Piece<T>, HugePages> {
     let count = (entries as usize * 10 / 7 / BUCKETS).next_power_of_two();
     let bytes = count * BUCKETS * size_of::<Slot<T>>() + (count << 13);
-    let run = HugePages.allocate(Layout::from_size_align(bytes, 64).expect("small")).expect("memory");
-    let arena = Arena(run, Box::leak(Box::new(AtomicUsize::new(0))));
+    let arena = Arena::leaked(bytes);
     let mut pieces = VecIn::with_capacity_in(count, HugePages);
     pieces.resize_with(count, || (HashTable::with_capacity_in(BUCKETS / 8 * 7, arena), [0; BUCKETS / 32], 0));
     for slot in (0..entries).map(|number| (T::key(number), T::value(number))) {

@@ -28,7 +28,7 @@ use crate::handover::Stamp;
 use crate::origins::{Label, Origins, Part};
 use crate::overlay::{MarkedBy, Marks, Rewrites, marked_by, set_of};
 use crate::pages::{PagedBox, Pages};
-use crate::prefetch::{prefetch, prefetch_address};
+use crate::prefetch::prefetch_address;
 use crate::removals::RemovalLog;
 use crate::turn::Turn;
 
@@ -134,6 +134,9 @@ const _: () = {
     assert!(needed + size_of::<Stamp>() <= 64, "a write to a piece touches a second line of it");
 };
 
+/// So many control bytes a search looks at together, from any place on.
+const GROUP_BYTES: usize = 16;
+
 /// The bits of a hash that the table uses: others than the key group and the directory. The table looks for the
 /// seven highest bits, from where the low bits say.
 #[inline]
@@ -172,6 +175,16 @@ impl<K, N, V> Piece<K, N, V> {
         is_it: impl FnMut(&Slot<K, N, V>) -> bool,
     ) -> Option<&Slot<K, N, V>> {
         self.prefetch_likely_slot(hash);
+        self.find_at_hand(hash, is_it)
+    }
+
+    /// As [`find`](Self::find), where what it looks at has been asked for.
+    #[inline(always)]
+    pub(crate) fn find_at_hand(
+        &self,
+        hash: u64,
+        is_it: impl FnMut(&Slot<K, N, V>) -> bool,
+    ) -> Option<&Slot<K, N, V>> {
         self.table.find(table_hash(hash), is_it)
     }
 
@@ -185,8 +198,7 @@ impl<K, N, V> Piece<K, N, V> {
     /// for the control bytes then overlap.
     #[inline(always)]
     fn prefetch_likely_slot(&self, hash: u64) {
-        let slots = self.likely_bucket(hash) + 1;
-        prefetch_address(self.controls.wrapping_sub(slots * size_of::<Slot<K, N, V>>()));
+        self.prefetch_slot(self.likely_bucket(hash));
     }
 
     #[inline]
@@ -195,15 +207,13 @@ impl<K, N, V> Piece<K, N, V> {
         self.table.find_bucket_index(table_hash(hash), is_it)
     }
 
-    /// Asks for what tells where the entry of a hash is and, if it is `to_change`, whether it has changed.
-    #[inline]
-    pub(crate) fn prefetch_search(&self, hash: u64, to_change: bool) {
-        let likely = self.likely_bucket(hash);
-        prefetch_address(self.controls.wrapping_add(likely));
-        if to_change {
-            // A line has the bits of 512 buckets: the right one, or the next to it now and then.
-            self.beside.prefetch_changed(likely);
-        }
+    /// Asks for the control bytes that tell where the entry of a hash is: those of a group, which may begin in one line and
+    /// end in the next.
+    #[inline(always)]
+    pub(crate) fn prefetch_search(&self, hash: u64) {
+        let group = self.controls.wrapping_add(self.likely_bucket(hash));
+        prefetch_address(group);
+        prefetch_address(group.wrapping_add(GROUP_BYTES - 1));
     }
 
     /// Puts a slot into the table, which has room; returns its bucket.
@@ -215,25 +225,27 @@ impl<K, N, V> Piece<K, N, V> {
         bucket
     }
 
-    /// The first bucket whose byte agrees with a hash: probably its entry's. Touches no slot.
-    #[inline]
-    pub(crate) fn guess(&self, hash: u64) -> Option<usize> {
-        self.table.find_bucket_index(table_hash(hash), |_| true)
-    }
-
-    /// Asks for a slot and, if it is `to_change` for the first time, for its label.
-    #[inline]
-    pub(crate) fn prefetch_slot(&self, bucket: usize, to_change: bool) {
-        self.table.get_bucket(bucket).into_iter().for_each(prefetch);
+    /// Asks for the first slot whose byte agrees with a hash, probably its entry's, and if it is `to_change` for the first
+    /// time for its label. Touches no slot.
+    #[inline(always)]
+    pub(crate) fn prefetch_first(&self, hash: u64, to_change: bool) {
+        let Some(bucket) = self.table.find_bucket_index(table_hash(hash), |_| true) else { return };
+        self.prefetch_slot(bucket);
         if to_change && !self.beside.is_changed(bucket) {
             self.beside.prefetch_tag(bucket);
         }
     }
 
+    /// Asks for a slot.
+    #[inline(always)]
+    fn prefetch_slot(&self, bucket: usize) {
+        prefetch_address(self.controls.wrapping_sub((bucket + 1) * size_of::<Slot<K, N, V>>()));
+    }
+
     /// Asks for a slot and its label and birth.
     #[inline]
     pub(crate) fn prefetch_entry(&self, bucket: usize) {
-        self.prefetch_slot(bucket, false);
+        self.prefetch_slot(bucket);
         self.beside.prefetch_tag(bucket);
     }
 
@@ -398,6 +410,17 @@ impl<K, N, V> Piece<K, N, V> {
         accounts: impl FnOnce(Part) -> Accounts<'a>,
     ) -> Option<&mut Slot<K, N, V>> {
         self.prefetch_likely_slot(hash);
+        self.find_at_hand_to_change(hash, is_it, accounts)
+    }
+
+    /// As [`find_to_change`](Self::find_to_change), where what it looks at has been asked for.
+    #[inline(always)]
+    pub(crate) fn find_at_hand_to_change<'a>(
+        &mut self,
+        hash: u64,
+        is_it: impl FnMut(&Slot<K, N, V>) -> bool,
+        accounts: impl FnOnce(Part) -> Accounts<'a>,
+    ) -> Option<&mut Slot<K, N, V>> {
         let Self { table, facts, marks, beside, .. } = self;
         let entry = table.find_entry(table_hash(hash), is_it).ok()?;
         Self::mark_beside((marks, beside), entry.bucket_index(), || accounts(facts.part));

@@ -109,12 +109,14 @@ macro_rules! reading {
             mut visit: impl FnMut(usize, Option<&V>),
         ) {
             let namespace_hash = namespace_hash(namespace);
-            for (batch, keys) in keys.chunks(BATCH).enumerate() {
-                let places = keys.iter().map(|key| Place::new(key.lookup_hash(), namespace_hash));
-                let is_it = |at: usize, slot: &Slot<K, N, V>| {
-                    keys.get(at).is_some_and(|key| key.equals(&slot.key)) && slot.namespace == *namespace
-                };
-                self.map.find_batch(places, is_it, |at, value| visit(batch * BATCH + at, value));
+            let place_of = |key: &Q| Place::new(key.lookup_hash(), namespace_hash);
+            let is_it = |key: &Q, slot: &Slot<K, N, V>| key.equals(&slot.key) && slot.namespace == *namespace;
+            let mut at = 0;
+            for keys in keys.chunks(BATCH) {
+                self.map.find_batch(keys, place_of, is_it, |value| {
+                    visit(at, value);
+                    at += 1;
+                });
             }
         }
 
@@ -261,18 +263,12 @@ impl<'a, K: Key, N: Namespace, V: Value> StateMut<'a, K, N, V> {
         mut change: impl FnMut(usize, &mut V),
     ) -> usize {
         let namespace_hash = namespace_hash(namespace);
+        let place_of = |key: &Q| Place::new(key.lookup_hash(), namespace_hash);
+        let is_it = |key: &Q, slot: &Slot<K, N, V>| key.equals(&slot.key) && slot.namespace == *namespace;
         let mut changed = 0;
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
-            let mut places = [Place::default(); BATCH];
-            for (place, key) in places.iter_mut().zip(keys) {
-                *place = Place::new(key.lookup_hash(), namespace_hash);
-            }
-            let places = places.into_iter().take(keys.len());
-            let is_it = |at: usize, slot: &Slot<K, N, V>| {
-                keys.get(at).is_some_and(|key| key.equals(&slot.key)) && slot.namespace == *namespace
-            };
             let change = |at: usize, value: &mut V| change(batch * BATCH + at, value);
-            changed += self.map.update_batch(places, is_it, self.turn, change);
+            changed += self.map.update_batch(keys, place_of, is_it, self.turn, change);
         }
         changed
     }

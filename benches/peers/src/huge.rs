@@ -4,6 +4,7 @@
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use allocator_api2::alloc::{AllocError, Allocator};
 
@@ -41,4 +42,42 @@ unsafe impl Allocator for HugePages {
             unsafe { std::alloc::dealloc(block.as_ptr(), rounded) };
         }
     }
+}
+
+/// A run of huge pages from which small blocks are taken one after the other, and never given back.
+#[derive(Clone, Copy, Debug)]
+pub struct Arena {
+    run: NonNull<[u8]>,
+    taken: &'static AtomicUsize,
+}
+
+/// What an arena's blocks begin at multiples of.
+const BLOCK_ALIGN: usize = 64;
+
+impl Arena {
+    /// Room for so many bytes, for as long as the process lives.
+    ///
+    /// # Panics
+    ///
+    /// If the system has no memory left.
+    #[must_use]
+    pub fn leaked(bytes: usize) -> Self {
+        let layout = Layout::from_size_align(bytes, BLOCK_ALIGN).expect("less than there are addresses");
+        let run = HugePages.allocate(layout).expect("memory for the measurement");
+        Self { run, taken: Box::leak(Box::new(AtomicUsize::new(0))) }
+    }
+}
+
+// SAFETY: each byte of the run, which is aligned and never freed, is given out once.
+unsafe impl Allocator for Arena {
+    fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        let at = self.taken.fetch_add(layout.size().next_multiple_of(BLOCK_ALIGN), Ordering::Relaxed);
+        if at + layout.size() > self.run.len() || layout.align() > BLOCK_ALIGN {
+            return Err(AllocError);
+        }
+        // SAFETY: within the run.
+        Ok(NonNull::slice_from_raw_parts(unsafe { self.run.cast().add(at) }, layout.size()))
+    }
+
+    unsafe fn deallocate(&self, _: NonNull<u8>, _: Layout) {}
 }

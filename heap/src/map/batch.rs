@@ -16,75 +16,47 @@ use crate::turn::Turn;
 /// for is still in the first level of the cache when it is looked at.
 pub(crate) const BATCH: usize = 32;
 
-/// Where a key probably is.
+/// A key that is looked for: its hash and the door behind which its entry is, if there is one.
 #[derive(Clone, Copy, Default)]
-struct Guess {
+struct Sought {
     hash: u64,
     door: Door,
-    bucket: usize,
-}
-
-/// No bucket.
-const NONE: usize = usize::MAX;
-
-/// Up to [`BATCH`] guesses.
-struct Guesses {
-    all: [Guess; BATCH],
 }
 
 impl<K, N, V> StateMap<K, N, V> {
-    /// The steps up to the slots: everything but the slots, which are on their way, and what stands beside those that are
-    /// `to_change`.
-    #[inline]
-    fn guess(&self, places: impl ExactSizeIterator<Item = Place>, to_change: bool) -> Guesses {
-        let count = places.len();
-        let mut all = [Guess::default(); BATCH];
-        for (guess, place) in all.iter_mut().zip(places) {
-            let door = self.shards.door_of(place);
+    /// The steps up to the slots, which are on their way then, with what stands beside those that are `to_change`.
+    #[inline(always)]
+    fn approach(&self, places: impl Iterator<Item = Place>, batch: &mut [Sought], to_change: bool) {
+        for (sought, place) in batch.iter_mut().zip(places) {
+            let (hash, door) = (place.hash, self.shards.door_of(place));
             if let Some(piece) = self.shards.behind(door) {
-                piece.prefetch_search(place.hash, to_change);
+                piece.prefetch_search(hash);
             }
-            *guess = Guess { hash: place.hash, door, bucket: NONE };
+            *sought = Sought { hash, door };
         }
-        for guess in all.iter_mut().take(count) {
-            let Some(piece) = self.shards.behind(guess.door) else { continue };
-            let Some(bucket) = piece.guess(guess.hash) else { continue };
-            piece.prefetch_slot(bucket, to_change);
-            guess.bucket = bucket;
-        }
-        Guesses { all }
-    }
-
-    /// The entry that `is_it`, at the guess or elsewhere, with its bucket.
-    #[inline]
-    fn settle(
-        &self,
-        guess: Guess,
-        mut is_it: impl FnMut(&Slot<K, N, V>) -> bool,
-    ) -> Option<(usize, &Slot<K, N, V>)> {
-        let piece = self.shards.behind(guess.door)?;
-        match piece.slot(guess.bucket) {
-            Some(slot) if is_it(slot) => Some((guess.bucket, slot)),
-            _ => {
-                let bucket = piece.find_bucket(guess.hash, is_it)?;
-                Some((bucket, piece.slot(bucket)?))
+        for Sought { hash, door } in batch {
+            if let Some(piece) = self.shards.behind(*door) {
+                piece.prefetch_first(*hash, to_change);
             }
         }
     }
 
-    /// Looks up to [`BATCH`] keys up: `is_it` tells whether a slot is that of the key of a number.
-    #[inline]
-    pub(crate) fn find_batch<'a>(
+    /// Looks up to [`BATCH`] keys up: `is_it` tells whether a slot is that of a key.
+    #[inline(always)]
+    pub(crate) fn find_batch<'a, Q>(
         &'a self,
-        places: impl ExactSizeIterator<Item = Place>,
-        is_it: impl Fn(usize, &Slot<K, N, V>) -> bool,
-        mut visit: impl FnMut(usize, Option<&'a V>),
+        keys: &[Q],
+        place_of: impl Fn(&Q) -> Place,
+        is_it: impl Fn(&Q, &Slot<K, N, V>) -> bool,
+        mut visit: impl FnMut(Option<&'a V>),
     ) {
-        let count = places.len();
-        let guesses = self.guess(places, false);
-        for (at, guess) in guesses.all.into_iter().take(count).enumerate() {
-            let found = self.settle(guess, |slot| is_it(at, slot));
-            visit(at, found.map(|(_, slot)| &slot.value));
+        let mut batch = [Sought::default(); BATCH];
+        let Some(batch) = batch.get_mut(..keys.len()) else { return };
+        self.approach(keys.iter().map(place_of), batch, false);
+        for (key, sought) in keys.iter().zip(batch) {
+            let piece = self.shards.behind(sought.door);
+            let found = piece.and_then(|piece| piece.find_at_hand(sought.hash, |slot| is_it(key, slot)));
+            visit(found.map(|slot| &slot.value));
         }
     }
 }
@@ -92,20 +64,23 @@ impl<K, N, V> StateMap<K, N, V> {
 impl<K: Clone + Eq, N: Clone + Eq, V: Clone> StateMap<K, N, V> {
     /// Lets `change` at the values of up to [`BATCH`] keys, as [`find_batch`](Self::find_batch) finds them; returns
     /// how many there are. A key that comes twice is changed twice.
-    #[inline]
-    pub(crate) fn update_batch(
+    #[inline(always)]
+    pub(crate) fn update_batch<Q>(
         &mut self,
-        places: impl ExactSizeIterator<Item = Place>,
-        is_it: impl Fn(usize, &Slot<K, N, V>) -> bool,
+        keys: &[Q],
+        place_of: impl Fn(&Q) -> Place,
+        is_it: impl Fn(&Q, &Slot<K, N, V>) -> bool,
         turn: &Turn,
         mut change: impl FnMut(usize, &mut V),
     ) -> usize {
-        let count = places.len();
-        let guesses = self.guess(places, true);
+        let mut batch = [Sought::default(); BATCH];
+        let Some(batch) = batch.get_mut(..keys.len()) else { return 0 };
+        self.approach(keys.iter().map(place_of), batch, true);
         let mut changed = 0;
-        for (at, guess) in guesses.all.into_iter().take(count).enumerate() {
-            let Some((bucket, _)) = self.settle(guess, |slot| is_it(at, slot)) else { continue };
-            let updated = self.update_at((guess.door, bucket), turn, |value| change(at, value));
+        for (at, (key, sought)) in keys.iter().zip(batch).enumerate() {
+            let is_it = |slot: &Slot<K, N, V>| is_it(key, slot);
+            let updated =
+                self.update_at_hand((sought.door, sought.hash), is_it, turn, |value| change(at, value));
             changed += usize::from(updated.is_some());
         }
         changed

@@ -153,12 +153,15 @@ impl<'a, K, N, V> Free<'a, K, N, V> {
         piece.find_to_change(hash, is_it, accounts)
     }
 
-    /// The entry in a bucket, marked and ready for a change.
-    #[inline]
-    fn at(self, bucket: usize) -> Option<&'a mut Slot<K, N, V>> {
+    /// The same, where what it looks at has been asked for.
+    #[inline(always)]
+    fn find_at_hand(
+        self,
+        hash: u64,
+        is_it: impl FnMut(&Slot<K, N, V>) -> bool,
+    ) -> Option<&'a mut Slot<K, N, V>> {
         let (piece, accounts) = self.split();
-        piece.mark(bucket, accounts);
-        piece.slot_mut(bucket)
+        piece.find_at_hand_to_change(hash, is_it, accounts)
     }
 
     /// The piece, and what makes accounts for its changes: most changes need none.
@@ -203,8 +206,17 @@ where
     /// The bucket of the entry at a place that `is_it`, with the number of its piece. Takes no lock.
     #[inline]
     fn locate(&self, place: Place, is_it: impl FnMut(&Slot<K, N, V>) -> bool) -> Option<(usize, usize)> {
-        let door = self.shards.door_of(place);
-        let bucket = self.shards.behind(door)?.find_bucket(place.hash, is_it)?;
+        self.locate_behind(self.shards.door_of(place), place.hash, is_it)
+    }
+
+    #[inline]
+    fn locate_behind(
+        &self,
+        door: Door,
+        hash: u64,
+        is_it: impl FnMut(&Slot<K, N, V>) -> bool,
+    ) -> Option<(usize, usize)> {
+        let bucket = self.shards.behind(door)?.find_bucket(hash, is_it)?;
         Some((self.shards.number_behind(door)?, bucket))
     }
 
@@ -287,7 +299,7 @@ where
     ) -> Option<R> {
         match self.free(self.shards.door_of(place), turn) {
             Some(free) => free.find_to_change(place.hash, is_it).map(|slot| change(&mut slot.value)),
-            None => self.update_otherwise(place, is_it, turn, change),
+            None => self.update_otherwise((self.shards.door_of(place), place.hash), is_it, turn, change),
         }
     }
 
@@ -295,26 +307,27 @@ where
     #[inline(never)]
     fn update_otherwise<R>(
         &mut self,
-        place: Place,
+        (door, hash): (Door, u64),
         is_it: impl FnMut(&Slot<K, N, V>) -> bool,
         turn: &Turn,
         change: impl FnOnce(&mut V) -> R,
     ) -> Option<R> {
-        let (number, bucket) = self.locate(place, is_it)?;
+        let (number, bucket) = self.locate_behind(door, hash, is_it)?;
         self.change(number, turn)?.update(bucket, change)
     }
 
-    /// Lets `change` at the value of the entry in a bucket behind a door.
-    #[inline]
-    pub(super) fn update_at<R>(
+    /// As [`update`](Self::update), behind a door, where what it looks at has been asked for.
+    #[inline(always)]
+    pub(super) fn update_at_hand<R>(
         &mut self,
-        (door, bucket): (Door, usize),
+        (door, hash): (Door, u64),
+        is_it: impl FnMut(&Slot<K, N, V>) -> bool,
         turn: &Turn,
         change: impl FnOnce(&mut V) -> R,
     ) -> Option<R> {
         match self.free(door, turn) {
-            Some(free) => free.at(bucket).map(|slot| change(&mut slot.value)),
-            None => self.change(self.shards.number_behind(door)?, turn)?.update(bucket, change),
+            Some(free) => free.find_at_hand(hash, is_it).map(|slot| change(&mut slot.value)),
+            None => self.update_otherwise((door, hash), is_it, turn, change),
         }
     }
 

@@ -67,22 +67,10 @@ impl Beside {
         self.cells.len() - self.tags
     }
 
-    /// Asks for the changed bit of a bucket.
-    #[inline]
-    pub(crate) fn prefetch_changed(&self, bucket: usize) {
-        self.prefetch_cell(bucket / CELL_BITS);
-    }
-
-    /// Asks for the tag of a bucket.
+    /// Asks for the tag of a bucket. Not through a reference: whether there is such a cell would have to be asked first.
     #[inline]
     pub(crate) fn prefetch_tag(&self, bucket: usize) {
-        self.prefetch_cell(self.tags + bucket);
-    }
-
-    /// Not through a reference: whether there is such a cell would have to be asked first.
-    #[inline]
-    fn prefetch_cell(&self, at: usize) {
-        prefetch_address(self.cells.as_ptr().addr() + at * size_of::<u32>());
+        prefetch_address(self.cells.as_ptr().addr() + (self.tags + bucket) * size_of::<u32>());
     }
 
     #[inline]
