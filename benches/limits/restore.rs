@@ -6,10 +6,8 @@
 //!
 //! `cargo run --release --bin limit-restore -- [ENTRIES [ROUNDS]]`
 
-use std::time::Instant;
-
 use hashbrown::{DefaultHashBuilder, HashMap};
-use lowtide_peers::measure::below;
+use lowtide_peers::measure::{below, timed};
 use rayon::prelude::*;
 
 const KEY_GROUPS: u64 = 128;
@@ -58,11 +56,9 @@ fn build(vectors: &[Vec<(u64, u64)>]) -> Maps {
 }
 
 fn millis(work: impl FnOnce() -> Maps, entries: u64) -> f64 {
-    let start = Instant::now();
-    let maps = work();
-    let millis = start.elapsed().as_secs_f64() * 1e3;
+    let (nanos, maps) = timed(work);
     assert_eq!(maps.iter().map(HashMap::len).sum::<usize>() as u64, entries);
-    millis
+    nanos / 1e6
 }
 
 fn main() {

@@ -7,6 +7,11 @@
 //! memory, restore from the directory, check of every value. Suite `micro`: operations one by one, without and with a
 //! snapshot in progress.
 //!
+//! The lines have the shape and the metrics of Flink's harness. `sync_ms` is what the task that owns the state stands still
+//! for, in both: there `snapshot(...)` on the task's thread, here the freeze of the backend. What the coordinator of a job
+//! does in the same call of this process (ids, bases, who has to acknowledge) is no part of it; `trigger_ms` is the whole
+//! call, and `sync_cpu_ms` its CPU time.
+//!
 //! # Examples
 //!
 //! ```
@@ -51,7 +56,7 @@ use super::error::CompareError;
 use super::{BackendName, refuse_occupied, refuse_twins};
 use crate::HeapBackend;
 
-pub use self::engine::{CheckpointBytes, Engine, Writing};
+pub use self::engine::{CheckpointBytes, Engine, Frozen, Writing};
 pub use self::line::{Labels, Line, LineSink, LineValue};
 pub use self::spec::{Choice, PeerProblem, PeerSpec, Suite, ValueKind};
 pub use self::summary::PeerSummary;

@@ -24,12 +24,14 @@ pub struct Writer<B: Backend> {
     pub(super) snapshot: B::Snapshot,
     pub(super) id: CheckpointId,
     pub(super) subtask: u32,
+    /// How long freezing it took.
+    pub(super) pause: Duration,
     pub(super) request: UploadRequest,
 }
 
 impl<B: Backend> Writer<B> {
     pub(super) async fn run(self) -> (Result<Acknowledgement>, Duration) {
-        let Self { snapshot, id, subtask, request } = self;
+        let Self { snapshot, id, subtask, request, .. } = self;
         let clock = Arc::clone(&request.clock);
         let span = tracing::debug_span!("write", checkpoint = %id, subtask);
         let begun = clock.monotonic();
@@ -54,6 +56,13 @@ impl<B: Backend> BackgroundWrite<B> {
     #[must_use]
     pub fn id(&self) -> CheckpointId {
         self.id
+    }
+
+    /// The synchronous phase: the longest of a subtask, as in [`CheckpointFigures::pause`]. What the coordinator did before
+    /// is no part of it.
+    #[must_use]
+    pub fn pause(&self) -> Duration {
+        self.writers.iter().map(|writer| writer.pause).max().unwrap_or_default()
     }
 
     /// Writes and uploads all parts. Failures are in the result, for [`Job::finish_checkpoint`].

@@ -142,7 +142,7 @@ impl<B: Backend> Job<B> {
                     uploads_max: self.options.uploads_max,
                     cancel: attempt.cancel.clone(),
                 };
-                Ok(Some(Writer { snapshot, id, subtask, request }))
+                Ok(Some(Writer { snapshot, id, subtask, pause: attempt.pause, request }))
             }
             other => {
                 attempt.phase = other;

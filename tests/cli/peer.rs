@@ -75,6 +75,12 @@ fn every_line_of_a_round_has_the_fields_that_tables_are_made_of() {
     assert!(
         positive("restore", "wall_ms") && positive("update", "ns_per_op") && positive("load", "ns_per_op")
     );
+    // What the state's owner waits for is a part of the trigger.
+    let (pauses, triggers) = (values(&lines, "ckpt", "sync_ms"), values(&lines, "ckpt", "trigger_ms"));
+    assert_eq!(triggers.len(), pauses.len());
+    let within =
+        |(pause, trigger): (&serde_json::Value, &serde_json::Value)| pause.as_f64() < trigger.as_f64();
+    assert!(pauses.iter().zip(&triggers).all(within), "{pauses:?} {triggers:?}");
     let checkpoints: Vec<_> =
         lines.iter().filter(|line| line["metric"] == "sync_ms" && line["rep"] == 0).collect();
     let numbers: Vec<_> = checkpoints.iter().map(|line| line["ckpt"].as_u64().unwrap()).collect();

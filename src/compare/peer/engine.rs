@@ -1,12 +1,28 @@
 //! What the suites ask of an engine.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::workload::Kind;
 use crate::error::Result;
 
 /// The asynchronous part of a checkpoint, to be run on another thread while the engine goes on.
 pub type Writing<W> = Box<dyn FnOnce() -> W + Send>;
+
+/// A checkpoint after its synchronous part.
+pub struct Frozen<W> {
+    /// The rest of it.
+    pub writing: Writing<W>,
+    /// How long the task stood still, if a coordinator did something in the same call; otherwise the call is all there was.
+    pub pause: Option<Duration>,
+}
+
+impl<W> Frozen<W> {
+    /// Of an engine without a coordinator.
+    pub fn alone(writing: impl FnOnce() -> W + Send + 'static) -> Self {
+        Self { writing: Box::new(writing), pause: None }
+    }
+}
 
 /// How many bytes a checkpoint took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,7 +102,7 @@ pub trait Engine<T: Kind>: Sized {
     /// # Errors
     ///
     /// The engine's own.
-    fn freeze(&mut self) -> Result<Writing<Self::Written>>;
+    fn freeze(&mut self) -> Result<Frozen<Self::Written>>;
 
     /// Makes a written checkpoint count and drops the one before.
     ///

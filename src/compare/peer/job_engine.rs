@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use lowtide_heap::HeapBackend;
 use tokio::runtime::{Builder, Runtime};
 
-use super::engine::{CheckpointBytes, Engine, Writing};
+use super::engine::{CheckpointBytes, Engine, Frozen};
 use super::workload::Kind;
 use crate::backend::Backend;
 use crate::compare::BackendName;
@@ -179,11 +179,12 @@ impl<B: PeerBackend, T: Kind> Engine<T> for JobEngine<B, T> {
         Some(backend.table_bytes()? + owned)
     }
 
-    fn freeze(&mut self) -> Result<Writing<WrittenParts>> {
+    fn freeze(&mut self) -> Result<Frozen<WrittenParts>> {
         let background = self.job.start_checkpoint(self.next_kind())?;
         self.taken += 1;
         let runtime = self.runtime.handle().clone();
-        Ok(Box::new(move || runtime.block_on(background.run())))
+        let pause = Some(background.pause());
+        Ok(Frozen { writing: Box::new(move || runtime.block_on(background.run())), pause })
     }
 
     fn complete(&mut self, parts: WrittenParts) -> Result<CheckpointBytes> {

@@ -93,14 +93,7 @@ fn snapshots<T: Kind, E: Engine<T>>(
     // A second checkpoint of an incremental engine would find nothing to write.
     for _ in 0..if repeats { sizes.snapshots } else { 1 } {
         let (times, bytes) = checkpoint::<T, E>(engine).map_err(&failed)?;
-        for (metric, value) in [
-            ("sync_ms", times.sync_ms),
-            ("sync_cpu_ms", times.sync_cpu_ms),
-            ("async_ms", times.async_ms),
-            ("async_cpu_ms", times.async_cpu_ms),
-        ] {
-            out.figure(("snapshot", 0, metric, value, "ms"))?;
-        }
+        times.emit(out, "snapshot", 0)?;
         out.figure(("snapshot", 0, "checkpointed_bytes", bytes.claimed as f64, "B"))?;
     }
     Ok(())
@@ -118,13 +111,13 @@ fn beside_snapshots<T: Kind, E: Engine<T>>(
     let timing = update::<T, E>(engine, &keys, &seeds).map_err(&failed)?;
     timing.emit(out, "update_same_keys_no_snapshot", 0)?;
 
-    let (held, ..) = freeze::<T, E>(engine).map_err(&failed)?;
+    let (held, _) = freeze::<T, E>(engine).map_err(&failed)?;
     let timing = update::<T, E>(engine, &keys, &seeds).map_err(&failed)?;
     timing.emit(out, "update_snapshot_held", 0)?;
     let written = std::thread::spawn(held).join();
     engine.complete(written.map_err(|_panic| failed(panicked()))?).map_err(&failed)?;
 
-    let (running, sync_ms, _) = freeze::<T, E>(engine).map_err(&failed)?;
+    let (running, frozen) = freeze::<T, E>(engine).map_err(&failed)?;
     let done = Arc::new(AtomicBool::new(false));
     let (clock, seen) = (Stopwatch::start(), Arc::clone(&done));
     let writer = std::thread::spawn(move || {
@@ -138,7 +131,7 @@ fn beside_snapshots<T: Kind, E: Engine<T>>(
     timing.emit(out, "update_snapshot_running", 0)?;
     let (written, async_ms) = writer.join().map_err(|_panic| failed(panicked()))?;
     engine.complete(written).map_err(&failed)?;
-    out.figure(("update_snapshot_running", 0, "sync_ms", sync_ms, "ms"))?;
+    frozen.emit(out, "update_snapshot_running", 0)?;
     out.figure(("update_snapshot_running", 0, "async_ms", async_ms, "ms"))?;
     remove::<T, E>(engine, sizes.n / 10).map_err(&failed)?.emit(out, "remove", 0)
 }

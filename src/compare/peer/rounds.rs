@@ -77,17 +77,8 @@ fn fill<T: Kind, E: Engine<T>>(
 }
 
 fn emit(out: &mut Out<'_>, ckpt: u32, (times, bytes): (Times, CheckpointBytes)) -> Result<(), CompareError> {
-    let Times { sync_ms, sync_cpu_ms, async_ms, async_cpu_ms, confirm_ms } = times;
     let CheckpointBytes { claimed, state, new_files, retained } = bytes;
-    for (metric, value) in [
-        ("sync_ms", sync_ms),
-        ("sync_cpu_ms", sync_cpu_ms),
-        ("async_ms", async_ms),
-        ("async_cpu_ms", async_cpu_ms),
-        ("confirm_ms", confirm_ms),
-    ] {
-        out.figure(("ckpt", ckpt, metric, value, "ms"))?;
-    }
+    times.emit(out, "ckpt", ckpt)?;
     for (metric, value) in [
         ("checkpointed_bytes", claimed),
         ("state_bytes", state),

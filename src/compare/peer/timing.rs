@@ -6,7 +6,7 @@ use std::fs;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::engine::Engine;
+use super::engine::{CheckpointBytes, Engine, Writing};
 use super::line::Out;
 use super::workload::{Kind, key, load_value};
 use crate::compare::error::CompareError;
@@ -187,39 +187,76 @@ pub(super) fn remove<T: Kind, E: Engine<T>>(engine: &mut E, n: u64) -> Result<Ti
     Ok(laps.stop(n as usize))
 }
 
-/// The times of a checkpoint, in the shape of its lines.
+/// The times of a checkpoint, in milliseconds.
 pub(super) struct Times {
-    pub(super) sync_ms: f64,
-    pub(super) sync_cpu_ms: f64,
-    pub(super) async_ms: f64,
-    pub(super) async_cpu_ms: f64,
-    pub(super) confirm_ms: f64,
+    frozen: FreezeTimes,
+    write: f64,
+    write_cpu: f64,
+    confirm: f64,
+}
+
+impl Times {
+    /// Writes out what writing took as well.
+    pub(super) fn emit(
+        self,
+        out: &mut Out<'_>,
+        phase: &'static str,
+        ckpt: u32,
+    ) -> std::result::Result<(), CompareError> {
+        self.frozen.emit(out, phase, ckpt)?;
+        out.figure((phase, ckpt, "async_ms", self.write, "ms"))?;
+        out.figure((phase, ckpt, "async_cpu_ms", self.write_cpu, "ms"))?;
+        out.figure((phase, ckpt, "confirm_ms", self.confirm, "ms"))
+    }
+}
+
+/// The times of the synchronous part, in milliseconds.
+pub(super) struct FreezeTimes {
+    /// How long the task stood still.
+    pause: f64,
+    /// The whole call, if a coordinator did something in it.
+    trigger: Option<f64>,
+    /// CPU time of the whole call.
+    cpu: f64,
+}
+
+impl FreezeTimes {
+    pub(super) fn emit(
+        self,
+        out: &mut Out<'_>,
+        phase: &'static str,
+        ckpt: u32,
+    ) -> std::result::Result<(), CompareError> {
+        out.figure((phase, ckpt, "sync_ms", self.pause, "ms"))?;
+        out.figure((phase, ckpt, "sync_cpu_ms", self.cpu, "ms"))?;
+        self.trigger.map_or(Ok(()), |trigger| out.figure((phase, ckpt, "trigger_ms", trigger, "ms")))
+    }
 }
 
 /// Takes a checkpoint with nothing else running.
-pub(super) fn checkpoint<T: Kind, E: Engine<T>>(
-    engine: &mut E,
-) -> Result<(Times, super::engine::CheckpointBytes)> {
-    let (frozen, sync_ms, sync_cpu_ms) = freeze(engine)?;
+pub(super) fn checkpoint<T: Kind, E: Engine<T>>(engine: &mut E) -> Result<(Times, CheckpointBytes)> {
+    let (writing, frozen) = freeze(engine)?;
     let (clock, cpu) = (Stopwatch::start(), process_cpu_nanos());
-    let written = std::thread::spawn(frozen).join();
-    let (async_ms, async_cpu_ms) = (millis(clock), (process_cpu_nanos() - cpu) / 1e6);
+    let written = std::thread::spawn(writing).join();
+    let (write, write_cpu) = (millis(clock), (process_cpu_nanos() - cpu) / 1e6);
     let written = written.map_err(|_panic| Error::invalid_argument("a writer panicked"))?;
     let clock = Stopwatch::start();
     let bytes = engine.complete(written)?;
-    let confirm_ms = millis(clock);
-    Ok((Times { sync_ms, sync_cpu_ms, async_ms, async_cpu_ms, confirm_ms }, bytes))
+    let confirm = millis(clock);
+    Ok((Times { frozen, write, write_cpu, confirm }, bytes))
 }
 
-/// The synchronous part, with its milliseconds by the wall and of the CPU.
-pub(super) fn freeze<T: Kind, E: Engine<T>>(
-    engine: &mut E,
-) -> Result<(super::engine::Writing<E::Written>, f64, f64)> {
+/// The synchronous part, and what it took.
+pub(super) fn freeze<T: Kind, E: Engine<T>>(engine: &mut E) -> Result<(Writing<E::Written>, FreezeTimes)> {
     // The other clock first: asking for it is a call of the kernel, which is no part of the pause.
     let cpu = thread_cpu_nanos();
     let clock = Stopwatch::start();
     let frozen = engine.freeze()?;
-    Ok((frozen, millis(clock), (thread_cpu_nanos() - cpu) / 1e6))
+    let whole = millis(clock);
+    let cpu = (thread_cpu_nanos() - cpu) / 1e6;
+    let pause = frozen.pause.map(|pause| pause.as_secs_f64() * 1e3);
+    let times = FreezeTimes { pause: pause.unwrap_or(whole), trigger: pause.map(|_| whole), cpu };
+    Ok((frozen.writing, times))
 }
 
 /// Milliseconds since the stopwatch was started.

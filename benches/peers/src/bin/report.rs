@@ -80,9 +80,10 @@ const MICRO: [Column; 7] = [
     ("update, being written ns", "update_snapshot_running", "cpu_ns_per_op", 1.0),
     ("pause ms", "snapshot", "sync_ms", 1.0),
 ];
-const ROUNDS: [Column; 6] = [
+const ROUNDS: [Column; 7] = [
     ("update ns", "update", "cpu_ns_per_op", 1.0),
     ("pause ms", "ckpt", "sync_ms", 1.0),
+    ("with trigger ms", "ckpt", "trigger_ms", 1.0),
     ("writing ms", "ckpt", "async_ms", 1.0),
     ("checkpoint kB", "ckpt", "new_file_bytes", 1e3),
     ("retained MB", "ckpt", "retained_bytes", 1e6),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use bincode::config::{self, Configuration};
 use lowtide::Result;
 use lowtide::compare::peer::workload::Kind;
-use lowtide::compare::peer::{CheckpointBytes, Engine, Writing};
+use lowtide::compare::peer::{CheckpointBytes, Engine, Frozen};
 use lowtide::{Error, ErrorKind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -171,13 +171,13 @@ impl<T: Kind, M: Map<T>> Engine<T> for Dumped<M> {
         Some(self.map.table_bytes()? + owned)
     }
 
-    fn freeze(&mut self) -> Result<Writing<Dump>> {
+    fn freeze(&mut self) -> Result<Frozen<Dump>> {
         let directory = self.directory.clone();
         match self.map.snapshot() {
-            Some(snapshot) => Ok(Box::new(move || dump(&snapshot, &directory))),
+            Some(snapshot) => Ok(Frozen::alone(move || dump(&snapshot, &directory))),
             None => {
                 let dumped = dump(&self.map, &directory)?;
-                Ok(Box::new(move || Ok(dumped)))
+                Ok(Frozen::alone(move || Ok(dumped)))
             }
         }
     }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lowtide::compare::peer::workload::Kind;
-use lowtide::compare::peer::{CheckpointBytes, Engine, Writing};
+use lowtide::compare::peer::{CheckpointBytes, Engine, Frozen};
 use lowtide::{Error, ErrorKind, Result};
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{DB, IteratorMode, Options, WriteOptions};
@@ -126,12 +126,12 @@ impl<T: Kind> Engine<T> for RawRocks {
         None
     }
 
-    fn freeze(&mut self) -> Result<Writing<Copied>> {
+    fn freeze(&mut self) -> Result<Frozen<Copied>> {
         self.taken += 1;
         let links = self.directory.join(format!("links-{}", self.taken));
         Checkpoint::new(&self.db).and_then(|links_of| links_of.create_checkpoint(&links)).map_err(refused)?;
         let (place, stored) = (self.directory.join("checkpoints"), self.stored.clone());
-        Ok(Box::new(move || copy(&links, &place, &stored)))
+        Ok(Frozen::alone(move || copy(&links, &place, &stored)))
     }
 
     fn complete(&mut self, copied: Copied) -> Result<CheckpointBytes> {
