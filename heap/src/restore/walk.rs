@@ -10,7 +10,7 @@
 use std::ops::Range;
 
 use lowtide_format::{Block, BlockDecoder, BlockEntry, DecodeLimits, FormatError, KeyGroup, Run};
-use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 
 use super::element::{ElementBlocks, Opened, RunTally};
 use super::ids::{Numbering, RunHome, RunIds};
@@ -144,10 +144,10 @@ impl Walk<'_> {
         if bytes < PARALLEL_BYTES_MIN {
             return self.take_shards(0..shards);
         }
-        let share = shards.div_ceil(rayon::current_num_threads() * SHARES_PER_THREAD).max(1);
-        let shares = (0..shards.div_ceil(share)).into_par_iter();
-        let share_of = |at: usize| at * share..shards.min((at + 1) * share);
-        let tallies: Vec<_> = shares.map(|at| self.take_shards(share_of(at))).collect();
+        let shares = shares(shards, self.busy_shards(), rayon::current_num_threads() * SHARES_PER_THREAD);
+        // One by one, or rayon gives a thread four at a time, and the other waits for the last of them.
+        let shares = shares.into_par_iter().with_max_len(1);
+        let tallies: Vec<_> = shares.map(|share| self.take_shards(share)).collect();
         let mut sums: Vec<RunTally> = self.elements.iter().map(|_| RunTally::default()).collect();
         // Of several errors that of the first key groups, whichever thread was faster.
         for tallies in tallies {
@@ -157,6 +157,19 @@ impl Walk<'_> {
             }
         }
         Ok(sums)
+    }
+
+    /// From the first shard that a block of ours is about to the last.
+    fn busy_shards(&self) -> Range<usize> {
+        let shards = self.served.len();
+        let at = |run: &Run| usize::from(run.key_group.0.saturating_sub(self.first_group.0)).min(shards);
+        let ends = self.elements.iter().filter_map(|element| {
+            let runs = |(entry, _): &(&BlockEntry, _)| element.reader.footer().runs(entry);
+            let (first, last) = (element.blocks.first().map(runs)?, element.blocks.last().map(runs)?);
+            Some((at(first.first()?), shards.min(at(last.last()?) + 1)))
+        });
+        let all = ends.reduce(|(start, end), (first, last)| (start.min(first), end.max(last)));
+        all.map_or(0..shards, |(start, end)| start..end)
     }
 
     /// Takes what belongs to some shards that follow each other.
@@ -211,6 +224,14 @@ impl Walk<'_> {
     }
 }
 
+/// All shards, in about so many shares, over which the busy ones are spread evenly: a large element comes in parts, each of
+/// some key groups.
+fn shares(shards: usize, busy: Range<usize>, count: usize) -> Vec<Range<usize>> {
+    let share = busy.len().div_ceil(count).max(1);
+    let cuts = || (busy.start + share..busy.end).step_by(share);
+    [0].into_iter().chain(cuts()).zip(cuts().chain([shards])).map(|(start, end)| start..end).collect()
+}
+
 /// The blocks of one element on their way past a thread.
 struct ElementWalk<'a> {
     element: &'a ElementBlocks<'a>,
@@ -260,5 +281,29 @@ impl<'a> ElementWalk<'a> {
         self.block = Some(self.decoder.decode(entry, stored)?);
         (self.next, self.run) = (self.next + 1, 0);
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_all_shards_and_spread_the_busy_ones() {
+        for (shards, start, end, count) in (0..12).flat_map(|shards| {
+            let of_start = move |start| (start..=shards).map(move |end| (shards, start, end));
+            (0..=shards).flat_map(of_start).flat_map(|(a, b, c)| [1, 3, 16].map(|count| (a, b, c, count)))
+        }) {
+            let shares = shares(shards, start..end, count);
+            let all: Vec<usize> = shares.iter().cloned().flatten().collect();
+            assert_eq!(all, (0..shards).collect::<Vec<_>>());
+            let busy = |share: &Range<usize>| share.clone().filter(|at| (start..end).contains(at)).count();
+            let most = shares.iter().map(busy).max().unwrap_or_default();
+            assert_eq!(
+                most,
+                (end - start).div_ceil(count),
+                "{shards} shards, {start}..{end} busy: {shares:?}"
+            );
+        }
     }
 }
