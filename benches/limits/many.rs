@@ -1,100 +1,54 @@
-//! The least that a batch of look-ups or changes does beside the same ones one by one, in the same tables: 4,096 buckets each in
-//! huge pages, found by the hash that tells the key group on every machine, a word and two addresses beside each.
+//! The least that a batch of look-ups or changes does beside the same ones one by one, in the same map: see
+//! `lowtide_peers::bare`. A batch asks for the control bytes of all its keys, then for the first slot of each whose byte agrees,
+//! and then searches; one alone asks for its likely slot and searches. What misses a bar here, all such maps miss: one access
+//! is short enough that the processor overlaps many by itself.
 //!
-//! A batch asks for the control bytes of all its keys, then for the first slot of each whose byte agrees, and then searches;
-//! one alone asks for its likely slot and searches. No directory, no epoch, no namespace; a change sets one bit. What misses
-//! a bar here, all such maps miss: one access is short enough that the processor overlaps many by itself.
-//! `cargo run --release --bin limit-many -- [ENTRIES]`
+//! `cargo run --release --bin limit-many -- [ENTRIES [ROUNDS]]`
 
-use allocator_api2::vec::Vec as VecIn;
-use hashbrown::HashTable;
-use lowtide_format::Key as _;
-use lowtide_peers::huge::{Arena, HugePages};
-use lowtide_peers::measure::{ask_for, below, median, timed};
 use std::hint::black_box;
 
-const BUCKETS: usize = 4096;
-const BATCH: usize = 64;
-type Slot = (u64, u64);
+use lowtide_peers::bare::{Bare, Place};
+use lowtide_peers::bars::many::{BATCH, Sides};
+use lowtide_peers::kinds::Numbers;
+use lowtide_peers::measure::{below, timed};
 
-/// A table, where its control bytes begin, and a bit for each bucket.
-struct Piece {
-    table: HashTable<Slot, Arena>,
-    controls: usize,
-    bits: VecIn<u32, Arena>,
-}
+type Map = Bare<Numbers>;
 
-impl Piece {
-    fn new(arena: Arena) -> Self {
-        let mut bits = VecIn::with_capacity_in(BUCKETS / 32, arena);
-        bits.resize(BUCKETS / 32, 0);
-        Self { table: HashTable::with_capacity_in(BUCKETS / 8 * 7, arena), controls: 0, bits }
-    }
-
-    fn ask_for_slot(&self, bucket: usize) {
-        ask_for(self.controls - (bucket + 1) * size_of::<Slot>());
-    }
-
-    fn change(&mut self, hash: u64, key: u64) {
-        let Ok(entry) = self.table.find_entry(hash, |slot| slot.0 == key) else { return };
-        let bucket = entry.bucket_index();
-        self.bits[bucket / 32] |= 1 << (bucket % 32);
-        entry.into_mut().1 += 1;
+fn alone(map: &mut Map, keys: &[u64], each: impl Fn(&mut Map, Place, &u64)) {
+    for key in keys {
+        let place = map.place(key);
+        map.ask_for_likely(place);
+        each(map, place, key);
     }
 }
 
-fn place(pieces: usize, key: u64) -> (usize, u64) {
-    let hash = key.key_hash();
-    (hash as usize & (pieces - 1), hash.rotate_left(20))
-}
-
-/// Lets `each` at the keys, once what it looks at is on its way.
-fn together(pieces: &mut [Piece], keys: &[u64], each: impl Fn(&mut Piece, u64, u64)) {
+fn together(map: &mut Map, keys: &[u64], each: impl Fn(&mut Map, Place, &u64)) {
     let mut places = [(0, 0); BATCH];
     for keys in keys.chunks(BATCH) {
-        for (found, key) in places.iter_mut().zip(keys) {
-            *found = place(pieces.len(), *key);
-            let group = pieces[found.0].controls + (found.1 as usize & (BUCKETS - 1));
-            [group, group + 15].into_iter().for_each(ask_for);
+        for (place, key) in places.iter_mut().zip(keys) {
+            *place = map.place(key);
+            map.ask_for_group(*place);
         }
-        for (piece, hash) in places.iter().take(keys.len()).map(|(piece, hash)| (&pieces[*piece], *hash)) {
-            piece.table.find_bucket_index(hash, |_| true).into_iter().for_each(|it| piece.ask_for_slot(it));
-        }
-        places.iter().zip(keys).for_each(|((piece, hash), key)| each(&mut pieces[*piece], *hash, *key));
-    }
-}
-
-fn alone(pieces: &mut [Piece], keys: &[u64], each: impl Fn(&mut Piece, u64, u64)) {
-    for key in keys {
-        let (piece, hash) = place(pieces.len(), *key);
-        let piece = &mut pieces[piece];
-        piece.ask_for_slot(hash as usize & (BUCKETS - 1));
-        each(piece, hash, *key);
+        places.iter().take(keys.len()).for_each(|place| map.ask_for_first(*place));
+        places.iter().zip(keys).for_each(|(place, key)| each(map, *place, key));
     }
 }
 
 fn main() {
-    let entries = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(10_000_000_u64);
-    let count = (entries as usize * 10 / 7 / BUCKETS).next_power_of_two();
-    let arena = Arena::leaked(count * (BUCKETS * (size_of::<Slot>() + 2)));
-    let mut pieces = VecIn::with_capacity_in(count, HugePages);
-    pieces.resize_with(count, || Piece::new(arena));
-    for (key, (piece, hash)) in (0..entries).map(|key| (key, place(count, key))) {
-        let entry = pieces[piece].table.insert_unique(hash, (key, key), |_| unreachable!("room for all"));
-        let (at, bucket) = (std::ptr::from_ref(entry.get()).addr(), entry.bucket_index());
-        pieces[piece].controls = at + (bucket + 1) * size_of::<Slot>();
-    }
-    let get = |it: &mut Piece, hash, key| _ = black_box(it.table.find(hash, |slot| slot.0 == key));
-    let update = |it: &mut Piece, hash, key| it.change(hash, key);
-    let mut ns: [Vec<f64>; 4] = Default::default();
-    for round in 0..9 {
+    let mut given = std::env::args().skip(1).map(|number| number.parse().expect("a number"));
+    let (entries, rounds) = (given.next().unwrap_or(10_000_000), given.next().unwrap_or(7));
+    let mut map = Map::filled(entries);
+    let get = |map: &mut Map, place, key: &u64| _ = black_box(map.get(place, key));
+    let [mut gets, mut updates] = [(); 2].map(|()| Sides::least());
+    for round in 0..rounds {
         let keys: Vec<u64> = (0..1_000_000).map(|it| below(round << 20 | it, entries)).collect();
-        ns[0].push(timed(|| together(&mut pieces, &keys, get)).0 / 1e6);
-        ns[1].push(timed(|| alone(&mut pieces, &keys, get)).0 / 1e6);
-        ns[2].push(timed(|| together(&mut pieces, &keys, update)).0 / 1e6);
-        ns[3].push(timed(|| alone(&mut pieces, &keys, update)).0 / 1e6);
+        gets.one.push(timed(|| alone(&mut map, &keys, get)).0 / 1e6);
+        gets.many.push(timed(|| together(&mut map, &keys, get)).0 / 1e6);
+        // All are changed already, as in a map that was never frozen.
+        alone(&mut map, &keys, Map::change);
+        updates.many.push(timed(|| together(&mut map, &keys, Map::change)).0 / 1e6);
+        updates.one.push(timed(|| alone(&mut map, &keys, Map::change)).0 / 1e6);
     }
-    for (what, ns) in ["get", "update"].into_iter().zip(ns.map(median).chunks(2)) {
-        println!("{what}, {entries}: {:.1} ns of {:.1} one by one, {:.2}", ns[0], ns[1], ns[0] / ns[1]);
-    }
+    gets.print("get_many of 64 ÷ one by one", entries);
+    updates.print("update_many of 64 ÷ one by one", entries);
 }

@@ -7,6 +7,7 @@
 //! `cargo run --release --bin limit-restore -- [ENTRIES [ROUNDS]]`
 
 use hashbrown::{DefaultHashBuilder, HashMap};
+use lowtide_peers::bars::restore::row;
 use lowtide_peers::measure::{below, timed};
 use rayon::prelude::*;
 
@@ -55,10 +56,10 @@ fn build(vectors: &[Vec<(u64, u64)>]) -> Maps {
     vectors.par_iter().map(fill).collect()
 }
 
-fn millis(work: impl FnOnce() -> Maps, entries: u64) -> f64 {
+fn nanos(work: impl FnOnce() -> Maps, entries: u64) -> f64 {
     let (nanos, maps) = timed(work);
     assert_eq!(maps.iter().map(HashMap::len).sum::<usize>() as u64, entries);
-    nanos / 1e6
+    nanos
 }
 
 fn main() {
@@ -79,13 +80,11 @@ fn main() {
         let draws = |number: u64| (0..entries / 100).map(move |it| below(number * entries + it, entries));
         let mut elements: Vec<_> = (1..chain).rev().map(|number| element(draws(number), &ranks)).collect();
         elements.push(element(0..entries, &ranks));
-        let mut times: Vec<(f64, f64)> = Vec::new();
+        let (mut restoring, mut building) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
-            let least = millis(|| restore(&elements, &sizes, &hasher), entries);
-            times.push((least, millis(|| build(&vectors), entries)));
+            restoring.push(nanos(|| restore(&elements, &sizes, &hasher), entries));
+            building.push(nanos(|| build(&vectors), entries));
         }
-        times.sort_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)));
-        let (least, other) = times[times.len() / 2];
-        println!("chain of {chain}: {:.2} ({least:.0} ms against {other:.0} ms)", least / other);
+        row(chain, entries, restoring, building).least(true).print();
     }
 }

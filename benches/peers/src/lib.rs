@@ -5,6 +5,7 @@
 //!
 //! Every figure is a ratio of two measurements of one process, taken in turns, as a median over rounds.
 
+pub mod bare;
 pub mod bars;
 pub mod engines;
 pub mod flink;

@@ -19,6 +19,9 @@ pub struct Record {
     pub at_least: bool,
     /// The two sides of the ratio, or what else a reader needs.
     pub detail: String,
+    /// Whether it is of a program that does strictly less, and only tells whether the bar can be met.
+    #[serde(default)]
+    pub least: bool,
 }
 
 impl Record {
@@ -33,6 +36,7 @@ impl Record {
             limit: None,
             at_least: false,
             detail: String::new(),
+            least: false,
         }
     }
 
@@ -52,6 +56,18 @@ impl Record {
     #[must_use]
     pub fn detail(self, detail: String) -> Self {
         Self { detail, ..self }
+    }
+
+    /// It is of a program that does strictly less.
+    #[must_use]
+    pub fn least(self, least: bool) -> Self {
+        Self { least, ..self }
+    }
+
+    /// Whether this is the row of `other`, measured on a program that does strictly less, and misses the bar as well.
+    #[must_use]
+    pub fn is_limit_of(&self, other: &Self) -> bool {
+        self.least && (&self.bar, &self.case) == (&other.bar, &other.case) && self.is_met() == Some(false)
     }
 
     /// Whether the bar is met; none without a bar.

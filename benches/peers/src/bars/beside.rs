@@ -163,15 +163,25 @@ impl Slowest {
     }
 
     fn print(&self, what: &str) {
-        Record::new("slowest", what, (micros(self.cpu), "us"))
-            .at_most(1_000.0)
-            .detail(format!(
-                "by the thread's CPU clock, of {}; by the wall {:.0} us",
-                self.operations,
-                micros(self.wall)
-            ))
-            .print();
+        slowest_row(what, (self.cpu, self.wall), &format!("of {}", self.operations)).print();
     }
+}
+
+/// A put of a new key while the map grows to so many entries.
+#[must_use]
+pub fn growth(entries: u64) -> String {
+    format!("put of a new key, growth from 0 to {} M", entries as f64 / 1e6)
+}
+
+/// A put into a map that was cleared.
+pub const AFTER_CLEAR: &str = "put after the clear";
+
+/// The row of the slowest operation of a sort, in nanoseconds by the CPU clock and by the wall.
+#[must_use]
+pub fn slowest_row(what: &str, (cpu, wall): (u64, u64), of: &str) -> Record {
+    Record::new("slowest", what, (micros(cpu), "us"))
+        .at_most(1_000.0)
+        .detail(format!("by the thread's CPU clock, {of}; by the wall {:.0} us", micros(wall)))
 }
 
 /// Measures the slowest single operation of each sort while the map grows, shrinks and is emptied.
@@ -188,7 +198,7 @@ pub fn run_slowest(scale: Scale) {
         let mut map = ours.backend.state_mut(ours.state).expect("our state");
         put.note(|| map.put(number, number));
     }
-    put.print(&format!("put of a new key, growth from 0 to {} M", entries as f64 / 1e6));
+    put.print(&growth(entries));
     let mut freeze = Slowest::default();
     let mut update = Slowest::default();
     for round in 0..20 {
@@ -217,5 +227,5 @@ pub fn run_slowest(scale: Scale) {
     clear.print(&format!("clear of {} M", entries as f64 / 1e6));
     let mut put = Slowest::default();
     (0..entries / 10).for_each(|number| put.note(|| map.put(number, number)));
-    put.print("put after the clear");
+    put.print(AFTER_CLEAR);
 }

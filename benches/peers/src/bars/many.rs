@@ -11,22 +11,33 @@ use crate::measure::{below, median, timed};
 use crate::record::Record;
 
 const VISITS: u64 = 1_000_000;
-const BATCH: usize = 64;
+/// Keys of a call.
+pub const BATCH: usize = 64;
 
 /// Nanoseconds a key, of the two sides of each round.
 #[derive(Default)]
-struct Sides {
-    many: Vec<f64>,
-    one: Vec<f64>,
+pub struct Sides {
+    /// Together.
+    pub many: Vec<f64>,
+    /// One by one.
+    pub one: Vec<f64>,
+    least: bool,
 }
 
 impl Sides {
-    fn print(self, case: &str, entries: u64) {
+    /// Of a program that does strictly less.
+    #[must_use]
+    pub fn least() -> Self {
+        Self { least: true, ..Self::default() }
+    }
+
+    /// Prints the row.
+    pub fn print(self, case: &str, entries: u64) {
         let (many, one) = (median(self.many), median(self.one));
-        let per_key = |nanos: f64| nanos / VISITS as f64;
         Record::new("many", &format!("{case}, {} M", entries as f64 / 1e6), (many / one, "ratio"))
             .at_most(0.5)
-            .detail(format!("{:.1} ns against {:.1} ns a key", per_key(many), per_key(one)))
+            .detail(format!("{many:.1} ns against {one:.1} ns a key"))
+            .least(self.least)
             .print();
     }
 }
@@ -45,7 +56,7 @@ pub fn run(scale: Scale) {
                 black_box(map.get(key));
             });
         };
-        gets.one.push(timed(one).0);
+        gets.one.push(timed(one).0 / VISITS as f64);
         let many = || {
             keys.chunks(BATCH).for_each(|keys| {
                 map.get_many(keys, |_, value| {
@@ -53,20 +64,20 @@ pub fn run(scale: Scale) {
                 });
             });
         };
-        gets.many.push(timed(many).0);
+        gets.many.push(timed(many).0 / VISITS as f64);
         let mut map = ours.backend.state_mut(ours.state).expect("our state");
         let many = || {
             for keys in keys.chunks(BATCH) {
                 black_box(map.update_many(keys, |_, value| *value = value.wrapping_add(1)));
             }
         };
-        updates.many.push(timed(many).0);
+        updates.many.push(timed(many).0 / VISITS as f64);
         let one = || {
             for key in &keys {
                 black_box(map.update(key, |value| *value = value.wrapping_add(1)));
             }
         };
-        updates.one.push(timed(one).0);
+        updates.one.push(timed(one).0 / VISITS as f64);
     }
     gets.print("get_many of 64 ÷ one by one", entries);
     updates.print("update_many of 64 ÷ one by one", entries);

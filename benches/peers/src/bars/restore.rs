@@ -83,12 +83,19 @@ pub fn run(scale: Scale) {
             building.push(nanos);
             drop(maps);
         }
-        let (restoring, building) = (median(restoring), median(building));
-        let ms = |nanos: f64| Duration::from_nanos(nanos as u64).as_millis();
-        let case = format!("chain of {elements}, {} M", entries as f64 / 1e6);
-        Record::new("restore", &case, (restoring / building, "ratio"))
-            .at_most(1.25)
-            .detail(format!("{} ms against {} ms", ms(restoring), ms(building)))
-            .print();
+        row(elements, entries, restoring, building).print();
     }
+}
+
+/// The row of a chain of so many elements, from the nanoseconds of each round.
+#[must_use]
+pub fn row(elements: u64, entries: u64, restoring: Vec<f64>, building: Vec<f64>) -> Record {
+    let (restoring, building) = (median(restoring), median(building));
+    let ms = |nanos: f64| Duration::from_nanos(nanos as u64).as_millis();
+    let case = format!("chain of {elements}, {} M", entries as f64 / 1e6);
+    Record::new("restore", &case, (restoring / building, "ratio")).at_most(1.25).detail(format!(
+        "{} ms against {} ms",
+        ms(restoring),
+        ms(building)
+    ))
 }
