@@ -1,6 +1,6 @@
 //! The least map in bounded pieces, for the proofs in `benches/limits`: tables of 4,096 buckets in huge pages, found by the
-//! hash that tells the key group on every machine. A changed bit and a tag stand beside each bucket; there is no directory,
-//! epoch, namespace, checkpoint or lock.
+//! hash that tells the key group on every machine, and by a directory, without which no single one could be split. A changed
+//! bit and a tag stand beside each bucket; there is no epoch, namespace, checkpoint or lock, and no bucket is ever split.
 
 use allocator_api2::vec::Vec as VecIn;
 use hashbrown::HashTable;
@@ -24,6 +24,7 @@ struct Piece<T: Kind>(HashTable<Slot<T>, Arena>, usize);
 
 /// The map, as large as it will ever be.
 pub struct Bare<T: Kind> {
+    directory: Vec<u32>,
     pieces: VecIn<Piece<T>, HugePages>,
     bits: VecIn<u32, HugePages>,
     tags: VecIn<u32, HugePages>,
@@ -48,7 +49,7 @@ impl<T: Kind> Bare<T> {
         let [mut bits, mut tags] = [(); 2].map(|()| VecIn::new_in(HugePages));
         bits.resize(count * BUCKETS / BITS, 0);
         tags.resize(count * BUCKETS, 1);
-        let mut map = Self { pieces, bits, tags, noted: 0 };
+        let mut map = Self { directory: (0..count as u32).collect(), pieces, bits, tags, noted: 0 };
         for slot in (0..entries).map(|number| (T::key(number), T::value(number))) {
             let (piece, hash) = map.place(&slot.0);
             let Piece(table, controls) = &mut map.pieces[piece];
@@ -63,7 +64,8 @@ impl<T: Kind> Bare<T> {
     #[inline(always)]
     pub fn place(&self, key: &T::K) -> Place {
         let hash = key.key_hash();
-        (hash as usize & (self.pieces.len() - 1), hash.rotate_left(20))
+        let number = self.directory[hash as usize & (self.directory.len() - 1)];
+        (number as usize, hash.rotate_left(20))
     }
 
     /// Asks for the slot where the entry most often is.
