@@ -12,6 +12,7 @@
 //! - H10. An entry whose changed bit is set is counted under the label of the piece's interval; its own label still
 //!   tells where older records of its key are. Every other entry is counted under its label.
 
+mod asking;
 mod beside;
 mod intervals;
 mod rebuild;
@@ -28,7 +29,6 @@ use crate::handover::Stamp;
 use crate::origins::{Label, Origins, Part};
 use crate::overlay::{MarkedBy, Marks, Rewrites, marked_by, set_of};
 use crate::pages::{PagedBox, Pages};
-use crate::prefetch::prefetch_address;
 use crate::removals::RemovalLog;
 use crate::turn::Turn;
 
@@ -134,9 +134,6 @@ const _: () = {
     assert!(needed + size_of::<Stamp>() <= 64, "a write to a piece touches a second line of it");
 };
 
-/// So many control bytes a search looks at together, from any place on.
-const GROUP_BYTES: usize = 16;
-
 /// The bits of a hash that the table uses: others than the key group and the directory. The table looks for the
 /// seven highest bits, from where the low bits say.
 #[inline]
@@ -188,32 +185,10 @@ impl<K, N, V> Piece<K, N, V> {
         self.table.find(table_hash(hash), is_it)
     }
 
-    /// The bucket at which the search for a hash begins.
-    #[inline(always)]
-    fn likely_bucket(&self, hash: u64) -> usize {
-        table_hash(hash) as usize & (self.table.num_buckets() - 1)
-    }
-
-    /// Asks for the slot at which the search for a hash begins, where its entry most often is: the wait for it and that
-    /// for the control bytes then overlap.
-    #[inline(always)]
-    fn prefetch_likely_slot(&self, hash: u64) {
-        self.prefetch_slot(self.likely_bucket(hash));
-    }
-
     #[inline]
     pub(crate) fn find_bucket(&self, hash: u64, is_it: impl FnMut(&Slot<K, N, V>) -> bool) -> Option<usize> {
         self.prefetch_likely_slot(hash);
         self.table.find_bucket_index(table_hash(hash), is_it)
-    }
-
-    /// Asks for the control bytes that tell where the entry of a hash is: those of a group, which may begin in one line and
-    /// end in the next.
-    #[inline(always)]
-    pub(crate) fn prefetch_search(&self, hash: u64) {
-        let group = self.controls.wrapping_add(self.likely_bucket(hash));
-        prefetch_address(group);
-        prefetch_address(group.wrapping_add(GROUP_BYTES - 1));
     }
 
     /// Puts a slot into the table, which has room; returns its bucket.
@@ -223,30 +198,6 @@ impl<K, N, V> Piece<K, N, V> {
         let bucket = entry.bucket_index();
         self.controls = controls_of(entry.get(), bucket);
         bucket
-    }
-
-    /// Asks for the first slot whose byte agrees with a hash, probably its entry's, and if it is `to_change` for the first
-    /// time for its label. Touches no slot.
-    #[inline(always)]
-    pub(crate) fn prefetch_first(&self, hash: u64, to_change: bool) {
-        let Some(bucket) = self.table.find_bucket_index(table_hash(hash), |_| true) else { return };
-        self.prefetch_slot(bucket);
-        if to_change && !self.beside.is_changed(bucket) {
-            self.beside.prefetch_tag(bucket);
-        }
-    }
-
-    /// Asks for a slot.
-    #[inline(always)]
-    fn prefetch_slot(&self, bucket: usize) {
-        prefetch_address(self.controls.wrapping_sub((bucket + 1) * size_of::<Slot<K, N, V>>()));
-    }
-
-    /// Asks for a slot and its label and birth.
-    #[inline]
-    pub(crate) fn prefetch_entry(&self, bucket: usize) {
-        self.prefetch_slot(bucket);
-        self.beside.prefetch_tag(bucket);
     }
 
     #[inline]
