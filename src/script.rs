@@ -70,6 +70,8 @@ impl Script {
     /// [`ScriptError::Malformed`] with file and line if the text has no form. What single commands say
     /// is judged when they run.
     pub fn parse(file: &str, text: &str) -> Result<Self, ScriptError> {
+        // Some editors put a byte order mark before the first line.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let backends = syntax::backends(text).unwrap_or_else(|| vec!["heap".to_owned()]);
         let stanzas = syntax::stanzas(file, text)?;
         Ok(Self { file: file.to_owned(), text: text.to_owned(), backends, stanzas })

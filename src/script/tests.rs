@@ -23,6 +23,12 @@ async fn two_runs_of_one_script_print_the_same() {
     assert_eq!(output(text, &options).await, output(text, &options).await);
 }
 
+#[test]
+fn a_byte_order_mark_before_the_header_is_no_part_of_it() {
+    let script = Script::parse("t.txt", "\u{feff}# backends: heap rocksdb\njob a").unwrap();
+    assert_eq!((script.backends().len(), &*script.stanzas[0].commands[0].text), (2, "job a"));
+}
+
 #[tokio::test]
 async fn memory_and_local_disk_print_the_same() {
     let text = "job a retain=2\nput k=1\ncheckpoint\nput k=2\ncheckpoint\nobjects\nverify\ncorrupt\nverify";

@@ -34,6 +34,17 @@ fn a_restore_splits_the_checkpoint_from_the_job() {
 }
 
 #[test]
+fn a_restore_claims_in_any_spelling_and_not_in_two_ways_at_once() {
+    let claims = |words: &str| match Command::parse(&format!("restore b from=a {words}")) {
+        Ok(Command::Restore { from, .. }) => Some(from.claim),
+        _ => None,
+    };
+    assert_eq!(["", "no-claim", "claim=no-claim"].map(claims), [Some(false); 3]);
+    assert_eq!(["claim", "claim=claim", "claim claim=claim"].map(claims), [Some(true); 3]);
+    assert_eq!(["claim no-claim", "claim=no-claim claim", "no-claim claim=claim"].map(claims), [None; 3]);
+}
+
+#[test]
 fn what_a_restore_leaves_out_comes_from_its_source_except_directory_and_force() {
     let Command::Job { words: source, .. } =
         Command::parse("job a retain=3 key-groups=16 rewrite=max-age:2 dir=d force").unwrap()

@@ -89,15 +89,16 @@ impl RestoreWords {
             Some((job, id)) => (job, Some(checkpoint_id(id)?)),
             None => (from, None),
         };
-        let claim = match args.option("claim")? {
-            None => false,
-            Some(text) => choice("claim", text, &[("claim", true), ("no-claim", false)])?,
-        };
+        let modes = [("claim", true), ("no-claim", false)];
+        let said = args.option("claim")?.map(|text| choice("claim", text, &modes)).transpose()?;
         // `claim` and `no-claim` may also stand alone, as the usage text of `restore` shows them.
-        let alone = args.word("claim");
+        let alone = modes.map(|(name, claim)| args.word(name).then_some(claim));
+        let said: Vec<bool> = said.into_iter().chain(alone.into_iter().flatten()).collect();
+        if said.contains(&true) && said.contains(&false) {
+            return Err(Misuse("claim and no-claim contradict each other".to_owned()));
+        }
         let fallback = args.word("fallback");
-        args.word("no-claim");
-        Ok(Self { from: from.to_owned(), id, claim: claim || alone, fallback })
+        Ok(Self { from: from.to_owned(), id, claim: said.contains(&true), fallback })
     }
 }
 
