@@ -13,7 +13,8 @@
 #   ENGINES="lowtide-heap lowtide-rocksdb hashbrown imbl rocksdb"   those with rocksdb only where it can be built
 #   FLINK_PEER=DIR                 harness of Flink's own backends: its run.sh and summarize.py; left out unless set
 #   OUT=target/bars                where the lines of figures go; those of an earlier run are replaced
-# Ends with 1 if a bar is missed that the programs of benches/limits do not miss as well. Ratios are taken within one run; on a machine that others use they still spread.
+# Ends with 1 if a bar is missed that the programs of benches/limits do not miss as well. Ratios are taken within one
+# run; on a machine that others use they still spread.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -16,9 +16,7 @@ use lowtide_peers::measure::{below, timed};
 
 fn update<T: Kind>(bare: &mut Bare<T>, keys: &[T::K]) {
     for key in keys {
-        let place = bare.place(key);
-        bare.ask_for_likely(place);
-        bare.change(place, key);
+        bare.change(bare.place_alone(key), key);
     }
 }
 
@@ -35,9 +33,7 @@ fn run<T: Kind>(entries: u64, rounds: u64) {
         gets.push([
             ns(&mut || {
                 for key in &keys {
-                    let place = bare.place(key);
-                    bare.ask_for_likely(place);
-                    black_box(bare.get(place, key));
+                    black_box(bare.get(bare.place_alone(key), key));
                 }
             }),
             ns(&mut || keys.iter().for_each(|key| _ = black_box(plain.get(key)))),

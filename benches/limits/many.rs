@@ -16,8 +16,7 @@ type Map = Bare<Numbers>;
 
 fn alone(map: &mut Map, keys: &[u64], each: impl Fn(&mut Map, Place, &u64)) {
     for key in keys {
-        let place = map.place(key);
-        map.ask_for_likely(place);
+        let place = map.place_alone(key);
         each(map, place, key);
     }
 }

@@ -352,21 +352,9 @@ impl<K, N, V> Piece<K, N, V> {
         accounts.origins.change(old, accounts.part, accounts.turn.interval);
     }
 
-    /// The entry that `is_it`, marked and ready for a change.
+    /// The entry that `is_it`, marked and ready for a change. What it looks at is asked for by the caller.
     #[inline(always)]
     pub(crate) fn find_to_change<'a>(
-        &mut self,
-        hash: u64,
-        is_it: impl FnMut(&Slot<K, N, V>) -> bool,
-        accounts: impl FnOnce(Part) -> Accounts<'a>,
-    ) -> Option<&mut Slot<K, N, V>> {
-        self.prefetch_likely_slot(hash);
-        self.find_at_hand_to_change(hash, is_it, accounts)
-    }
-
-    /// As [`find_to_change`](Self::find_to_change), where what it looks at has been asked for.
-    #[inline(always)]
-    pub(crate) fn find_at_hand_to_change<'a>(
         &mut self,
         hash: u64,
         is_it: impl FnMut(&Slot<K, N, V>) -> bool,

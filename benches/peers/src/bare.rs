@@ -68,10 +68,12 @@ impl<T: Kind> Bare<T> {
         (number as usize, hash.rotate_left(20))
     }
 
-    /// Asks for the slot where the entry most often is.
+    /// The place of a key that is accessed alone: asks for the slot where the entry most often is.
     #[inline(always)]
-    pub fn ask_for_likely(&self, (piece, hash): Place) {
+    pub fn place_alone(&self, key: &T::K) -> Place {
+        let (piece, hash) = self.place(key);
         self.ask_for_slot(piece, hash as usize & (BUCKETS - 1));
+        (piece, hash)
     }
 
     #[inline(always)]

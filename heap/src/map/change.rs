@@ -153,15 +153,11 @@ impl<'a, K, N, V> Free<'a, K, N, V> {
         piece.find_to_change(hash, is_it, accounts)
     }
 
-    /// The same, where what it looks at has been asked for.
+    /// Asks for the slot where the entry most often is.
     #[inline(always)]
-    fn find_at_hand(
-        self,
-        hash: u64,
-        is_it: impl FnMut(&Slot<K, N, V>) -> bool,
-    ) -> Option<&'a mut Slot<K, N, V>> {
-        let (piece, accounts) = self.split();
-        piece.find_at_hand_to_change(hash, is_it, accounts)
+    fn ask(self, hash: u64) -> Self {
+        self.piece.prefetch_likely_slot(hash);
+        self
     }
 
     /// The piece, and what makes accounts for its changes: most changes need none.
@@ -226,7 +222,7 @@ where
     pub(crate) fn put(&mut self, place: Place, slot: Slot<K, N, V>, turn: &Turn) -> Option<bool> {
         let is_it = |it: &Slot<K, N, V>| it.key == slot.key && it.namespace == slot.namespace;
         let is_absent = match self.free(self.shards.door_of(place), turn) {
-            Some(free) => match free.find_to_change(place.hash, is_it) {
+            Some(free) => match free.ask(place.hash).find_to_change(place.hash, is_it) {
                 Some(found) => {
                     found.value = slot.value;
                     return Some(false);
@@ -297,9 +293,10 @@ where
         turn: &Turn,
         change: impl FnOnce(&mut V) -> R,
     ) -> Option<R> {
-        match self.free(self.shards.door_of(place), turn) {
-            Some(free) => free.find_to_change(place.hash, is_it).map(|slot| change(&mut slot.value)),
-            None => self.update_otherwise((self.shards.door_of(place), place.hash), is_it, turn, change),
+        let (door, hash) = (self.shards.door_of(place), place.hash);
+        match self.free(door, turn) {
+            Some(free) => free.ask(hash).find_to_change(hash, is_it).map(|slot| change(&mut slot.value)),
+            None => self.update_otherwise((door, hash), is_it, turn, change),
         }
     }
 
@@ -326,7 +323,7 @@ where
         change: impl FnOnce(&mut V) -> R,
     ) -> Option<R> {
         match self.free(door, turn) {
-            Some(free) => free.find_at_hand(hash, is_it).map(|slot| change(&mut slot.value)),
+            Some(free) => free.find_to_change(hash, is_it).map(|slot| change(&mut slot.value)),
             None => self.update_otherwise((door, hash), is_it, turn, change),
         }
     }

@@ -18,7 +18,7 @@ impl<K, N, V> Piece<K, N, V> {
     /// Asks for the slot at which the search for a hash begins, where its entry most often is: the wait for it and that
     /// for the control bytes then overlap.
     #[inline(always)]
-    pub(super) fn prefetch_likely_slot(&self, hash: u64) {
+    pub(crate) fn prefetch_likely_slot(&self, hash: u64) {
         self.prefetch_slot(self.likely_bucket(hash));
     }
 

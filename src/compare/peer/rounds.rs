@@ -78,7 +78,9 @@ fn fill<T: Kind, E: Engine<T>>(
 
 fn emit(out: &mut Out<'_>, ckpt: u32, (times, bytes): (Times, CheckpointBytes)) -> Result<(), CompareError> {
     let CheckpointBytes { claimed, state, new_files, retained } = bytes;
+    let confirm_ms = times.confirm;
     times.emit(out, "ckpt", ckpt)?;
+    out.figure(("ckpt", ckpt, "confirm_ms", confirm_ms, "ms"))?;
     for (metric, value) in [
         ("checkpointed_bytes", claimed),
         ("state_bytes", state),

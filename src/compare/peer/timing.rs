@@ -13,6 +13,9 @@ use crate::compare::error::CompareError;
 use crate::compare::stopwatch::Stopwatch;
 use crate::error::{Error, Result};
 
+/// Whether lines could be written.
+type Emitted = std::result::Result<(), CompareError>;
+
 /// Operations between two readings of the clock.
 pub(super) const BATCH: usize = 1_000;
 
@@ -80,12 +83,7 @@ impl Laps {
 
 impl Timing {
     /// Writes it out; nothing if there was no operation.
-    pub(super) fn emit(
-        mut self,
-        out: &mut Out<'_>,
-        phase: &'static str,
-        ckpt: u32,
-    ) -> std::result::Result<(), CompareError> {
+    pub(super) fn emit(mut self, out: &mut Out<'_>, phase: &'static str, ckpt: u32) -> Emitted {
         if self.operations == 0 {
             return Ok(());
         }
@@ -192,21 +190,16 @@ pub(super) struct Times {
     frozen: FreezeTimes,
     write: f64,
     write_cpu: f64,
-    confirm: f64,
+    /// Making it count, and dropping the one before.
+    pub(super) confirm: f64,
 }
 
 impl Times {
     /// Writes out what writing took as well.
-    pub(super) fn emit(
-        self,
-        out: &mut Out<'_>,
-        phase: &'static str,
-        ckpt: u32,
-    ) -> std::result::Result<(), CompareError> {
+    pub(super) fn emit(self, out: &mut Out<'_>, phase: &'static str, ckpt: u32) -> Emitted {
         self.frozen.emit(out, phase, ckpt)?;
         out.figure((phase, ckpt, "async_ms", self.write, "ms"))?;
-        out.figure((phase, ckpt, "async_cpu_ms", self.write_cpu, "ms"))?;
-        out.figure((phase, ckpt, "confirm_ms", self.confirm, "ms"))
+        out.figure((phase, ckpt, "async_cpu_ms", self.write_cpu, "ms"))
     }
 }
 
@@ -221,12 +214,7 @@ pub(super) struct FreezeTimes {
 }
 
 impl FreezeTimes {
-    pub(super) fn emit(
-        self,
-        out: &mut Out<'_>,
-        phase: &'static str,
-        ckpt: u32,
-    ) -> std::result::Result<(), CompareError> {
+    pub(super) fn emit(self, out: &mut Out<'_>, phase: &'static str, ckpt: u32) -> Emitted {
         out.figure((phase, ckpt, "sync_ms", self.pause, "ms"))?;
         out.figure((phase, ckpt, "sync_cpu_ms", self.cpu, "ms"))?;
         self.trigger.map_or(Ok(()), |trigger| out.figure((phase, ckpt, "trigger_ms", trigger, "ms")))
